@@ -14,12 +14,12 @@ from bc.demonstrations import DemonstrationError, find_replays, load_demonstrati
 from bc.minari import About, export_folder, import_minari, observation_keys
 from nppsim import errors
 from nppsim.errors import needed
-from nppsim.files import check_output_folder
+from nppsim.io.files import check_output_folder
+from nppsim.io.progress import progress_bar
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
-from nppsim.progress import progress_bar
+from nppsim.parallel.workers import worker_pool
 from nppsim.settings import Parser, settings_of
-from nppsim.workers import worker_pool
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -18,7 +18,7 @@ from bc.baselines import previous_actions
 from bc.dataset import DatasetConfig, record, with_bank
 from bc.demonstrations import Demonstration, DemonstrationSet, ReplayFile, load_demonstrations
 from nppsim.actions import ACTION_NAMES, LEFT, MIRRORED_ACTION, NUM_ACTIONS, RIGHT
-from nppsim.files import table
+from nppsim.io.files import table
 from nppsim.levels.level import mirror, symmetric_fingerprint
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe import layout

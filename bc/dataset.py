@@ -42,20 +42,20 @@ from bc.demonstrations import (
     paths_text,
 )
 from bc.images import StoredImages
-from nppsim import hdf5
-from nppsim._cache import KERNEL_DIGEST
+from nppsim._numba.cache import KERNEL_DIGEST
 from nppsim.actions import ACTION_NAMES, FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
-from nppsim.files import write_bytes
+from nppsim.io import hdf5
+from nppsim.io.files import write_bytes
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
 from nppsim.observe.graph import announce
 from nppsim.observe.stacking import NO_STACKS, Stacking, frames_back
 from nppsim.observe.statistics import ObservationStatistics
+from nppsim.parallel.workers import usable_memory
 from nppsim.settings import check_settings, setting
-from nppsim.workers import usable_memory
 
 STATES = "states"  # column of simulator states, from which images are rendered
 GRAPH = "graph_state"  # observation that refers to levels; a file with it also contains the levels

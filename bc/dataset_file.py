@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from bc.baselines import previous_actions
 from bc.demonstrations import Demonstration, DemonstrationSet
-from nppsim import hdf5
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import UserError
+from nppsim.io import hdf5
+from nppsim.io.reading import mismatch, parse_json
 from nppsim.levels.level import Level
 from nppsim.observe import layout
-from nppsim.reading import mismatch, parse_json
 
 FORMAT_VERSION = 3
 REBUILD = "delete it, it will be rebuilt"

@@ -20,11 +20,11 @@ from nppsim.actions import SELF_DESTRUCT
 from nppsim.bank import LevelBank
 from nppsim.compile import LevelGeometry
 from nppsim.errors import UserError
-from nppsim.files import table
+from nppsim.io.files import table
+from nppsim.io.reading import files_below, read_json
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import UNCATEGORISED
 from nppsim.planner import retime
-from nppsim.reading import files_below, read_json
 from nppsim.replays.playback import find_files, is_named_like_replays
 from nppsim.replays.replay import (
     Replay,

@@ -34,14 +34,14 @@ from bc.demonstrations import (
     find_replays,
     load_demonstrations,
 )
-from nppsim import hdf5
 from nppsim.bank import LevelBank
-from nppsim.env import ENV_ID, NppEnv
 from nppsim.errors import needed
+from nppsim.gym.env import ENV_ID, NppEnv
+from nppsim.io import hdf5
+from nppsim.io.progress import progress_bar
+from nppsim.io.reading import inflate
 from nppsim.levels.level import Level
 from nppsim.observe import layout
-from nppsim.progress import progress_bar
-from nppsim.reading import inflate
 from nppsim.replays.replay import MAX_BYTES, Replay, to_inputs
 
 NAMESPACE = "npp"

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 
 from bc.demonstrations import DemonstrationError
-from nppsim.executor import Executor, open_executor
-from nppsim.files import locked
+from nppsim.io.files import locked
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet
+from nppsim.parallel.executor import Executor, open_executor
 from nppsim.planner import plan
 from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.replay import Replay
@@ -54,7 +54,7 @@ def make_demonstrations(
     """Plan runs through every level of a level set and write them to the replay sets ``out/<category>.h5``.
 
     workers: number of processes; None: all usable cores.
-    cluster: address of a Ray cluster to use instead of local processes (``nppsim.cluster``).
+    cluster: address of a Ray cluster to use instead of local processes (``nppsim.parallel.cluster``).
     progress: function that wraps the finished levels; the second argument is the number of levels.
     The metadata of each replay are ``source`` ("planner"), ``seed``, ``par_frames`` and ``planner`` (the settings).
     An interrupted call saves its runs, and the next call resumes.

@@ -20,8 +20,8 @@ from bc.dataset import BCDataset
 from hardware.thread_pool import ThreadPool, summed_gradients
 from nppsim.actions import ACTION_NAMES
 from nppsim.errors import ConfigError, UserError
-from nppsim.files import table
-from nppsim.progress import progress_bar
+from nppsim.io.files import table
+from nppsim.io.progress import progress_bar
 from nppsim.settings import check_settings, setting
 
 _REPLAYS = "replay-data-dir"

@@ -18,8 +18,8 @@ import numpy as np
 
 from nppsim import errors
 from nppsim.errors import ConfigError
-from nppsim.files import table
 from nppsim.generate.variety import MEASURES, variety
+from nppsim.io.files import table
 from nppsim.levels import kinds
 from nppsim.levels.level import TYPE, Level
 from nppsim.levels.level_set import LevelSet

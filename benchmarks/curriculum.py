@@ -25,11 +25,11 @@ import numpy as np
 from nppsim import errors
 from nppsim.batch import BatchSimulator
 from nppsim.decision import EPISODE_DTYPE
-from nppsim.env import STARTER_LEVELS
-from nppsim.files import table
+from nppsim.gym.env import STARTER_LEVELS
+from nppsim.io.files import table
 from nppsim.levels.level_set import LevelSet
 from nppsim.measure.intervals import Z95, Estimate, IntervalError, Sample, bootstrap
-from nppsim.outcomes import TIMEOUT, WON
+from nppsim.physics.outcomes import TIMEOUT, WON
 from nppsim.settings import Parser
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, Levels, make_sampler

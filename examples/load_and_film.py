@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from nppsim import Level, NppEnv
-from nppsim.env import STARTER_LEVELS
+from nppsim.gym.env import STARTER_LEVELS
 from nppsim.pictures.film import record
 from nppsim.pictures.render import FilmLook
 from rl.policy.checkpoint import load_policy

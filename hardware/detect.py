@@ -8,7 +8,7 @@ import importlib.util
 from dataclasses import asdict, dataclass, replace
 
 from nppsim.measure.machine import processor
-from nppsim.workers import usable_cores, usable_memory
+from nppsim.parallel.workers import usable_cores, usable_memory
 
 GB = 1_000_000_000  # bytes; memory is counted in decimal gigabytes everywhere in this package
 

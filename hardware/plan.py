@@ -24,7 +24,7 @@ from hardware.sizes import (
     Task,
     choose_sizes,
 )
-from nppsim.files import table
+from nppsim.io.files import table
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 

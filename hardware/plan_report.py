@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hardware.detect import GB
 from hardware.plan import Plan
 from hardware.profiles import PlanError
-from nppsim.files import table
+from nppsim.io.files import table
 
 MILLION = 1_000_000
 

@@ -15,18 +15,18 @@ import nppsim
 from nppsim import errors
 from nppsim.bank import LevelBank
 from nppsim.errors import ConfigError
-from nppsim.files import check_output_file, check_output_folder, replacing, table, write_text
+from nppsim.io.files import check_output_file, check_output_folder, replacing, table, write_text
 from nppsim.levels import campaign
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet, LevelSetError
-from nppsim.listing import level_facts
+from nppsim.parallel.workers import usable_cores
 from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
 from nppsim.replays.playback import is_named_like_replays
 from nppsim.replays.replay import REPLAY_SUFFIX, Replay, is_replay_set
 from nppsim.replays.score import score, seconds, time_text
+from nppsim.report.listing import level_facts
 from nppsim.settings import Parser, Setting
 from nppsim.studio import command as studio
-from nppsim.workers import usable_cores
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nppsim import paths
-from nppsim._kernel import allocating_entry
+from nppsim._numba.decorators import allocating_entry
 from nppsim.compile import LevelGeometry, compile_level
 from nppsim.levels import kinds
 from nppsim.levels.level import Level

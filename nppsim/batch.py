@@ -17,10 +17,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from nppsim import _phases as clock
 from nppsim import reward as rewards
-from nppsim._cache import CACHE_FOLDER
-from nppsim._kernel import numba_config
+from nppsim._numba import phases as clock
+from nppsim._numba.cache import CACHE_FOLDER
+from nppsim._numba.decorators import numba_config
 from nppsim.actions import FRAME_SKIP, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.decision import (
@@ -44,8 +44,8 @@ from nppsim.levels.level import Level
 from nppsim.observe import graph, layout, vectors
 from nppsim.observe.foresight import HORIZON, make_room
 from nppsim.observe.stacking import NO_STACKS, Stacking, Stacks
+from nppsim.parallel.workers import usable_cores
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
-from nppsim.workers import usable_cores
 
 MIN_ENVS_TO_SPREAD = 32  # with fewer environments, threads cost more than they save
 
@@ -216,7 +216,7 @@ class BatchSimulator:
 
     @property
     def step_timing(self) -> dict[str, float]:
-        """Nanoseconds of each of ``_phases.PHASES`` in the last step or reset, summed over environments and threads.
+        """Nanoseconds of each of ``phases.PHASES`` in the last step or reset, summed over environments and threads.
 
         Empty without profiling.  The times are extrapolated from every PROFILE_EVERY-th environment, at least one.
         """
@@ -468,12 +468,12 @@ class BatchSimulator:
 
 
 def compile_ahead() -> None:
-    """Compile ``advance`` in a second process if no process has begun to; ``_kernel.SharedCache`` waits for it."""
+    """Compile ``advance`` in a second process if no process has begun to; ``decorators.SharedCache`` waits for it."""
     if usable_cores() > 1 and not numba_config.DISABLE_JIT and not any(CACHE_FOLDER.glob("*/decision.advance*")):
         options: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         sources = os.pathsep.join((str(Path(__file__).parents[1]), *sys.path))  # import this version of the package
         options["env"] = {**os.environ, "PYTHONPATH": sources}
-        command = [sys.executable, "-P", "-m", "nppsim._ahead"]
+        command = [sys.executable, "-P", "-m", "nppsim._numba.ahead"]
         threading.Thread(target=subprocess.run, args=(command,), kwargs=options, daemon=True).start()
 
 

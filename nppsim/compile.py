@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nppsim._kernel import allocating_entry, entry, inlined, kernel
+from nppsim._numba.decorators import allocating_entry, entry, inlined, kernel
 from nppsim.levels import kinds, tiles
 from nppsim.levels.level import POSITION_UNIT, Level
 from nppsim.levels.stage import (

@@ -7,17 +7,18 @@ from collections import namedtuple
 
 import numpy as np
 
-from nppsim import _phases as clock
-from nppsim import outcomes, paths
+from nppsim import paths
 from nppsim import reward as rewards
-from nppsim._kernel import allocating, entry, kernel, merged
-from nppsim._phases import PHASE
+from nppsim._numba import phases as clock
+from nppsim._numba.decorators import allocating, entry, kernel, merged
+from nppsim._numba.phases import PHASE
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.observe import foresight, images, layout, vectors
 from nppsim.observe.graph_state import graph_state
+from nppsim.physics import outcomes
 from nppsim.physics.lasers import update_beams
 from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
@@ -45,7 +46,7 @@ PROGRESS_DTYPE = np.dtype(
 EPISODE_DTYPE = np.dtype(
     [
         ("level", "i4"),
-        ("outcome", "i1"),  # constant of ``nppsim.outcomes``
+        ("outcome", "i1"),  # constant of ``nppsim.physics.outcomes``
         ("frames", "i4"),
         ("decisions", "i4"),
         ("gold", "i4"),

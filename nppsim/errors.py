@@ -127,7 +127,7 @@ def _user_message(error: Exception) -> str:
             return what
         where = "" if error.filename is None else os.fsdecode(error.filename)
         if error.filename is None and error.errno == errno.ENOSPC:
-            where = _full_folders() or "standard output"  # other writers name their file (``nppsim.files.naming``)
+            where = _full_folders() or "standard output"  # other writers name their file (``nppsim.io.files.naming``)
         return f"{where and f'{where}: '}{what}; {_REMEDIES.get(error.errno or 0, 'check the path')}"
     if isinstance(error, MemoryError) or any(text in str(error) for text in _NO_MEMORY):
         said = str(error).partition("\n")[0]

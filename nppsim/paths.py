@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from nppsim._kernel import allocating, allocating_entry, entry, inlined, kernel, merged
+from nppsim._numba.decorators import allocating, allocating_entry, entry, inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, LINES_X, LINES_Y, NUM_CELLS, TILE
 from nppsim.levels.tiles import NUM_TILE_SHAPES, OPEN, solid_mask

@@ -25,7 +25,7 @@ from types import MappingProxyType, UnionType
 from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from nppsim.errors import ConfigError, did_you_mean, redact
-from nppsim.game_folder import expanded
+from nppsim.levels.game_folder import expanded
 
 _PLACEHOLDERS = {int: "N", float: "X", Path: "PATH"}
 _KEY = "setting"  # key in the metadata of a dataclass field
@@ -296,7 +296,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
         """Return (parsed arguments, unknown arguments); raise ConfigError for invalid values.
 
-        ``campaign:`` at the beginning of an argument is replaced by the game's folder (``nppsim.game_folder``).
+        ``campaign:`` at the beginning of an argument is replaced by the game's folder (``nppsim.levels.game_folder``).
         """
         given, unknown = super().parse_known_args(map(expanded, sys.argv[1:] if args is None else args), namespace)
         for attribute, flag in self._settings.items():

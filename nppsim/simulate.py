@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nppsim._kernel import entry, kernel
+from nppsim._numba.decorators import entry, kernel
 from nppsim.bank import LevelBank
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
-from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.aims import write_aims
 from nppsim.physics.groups import is_mine
 from nppsim.physics.lasers import update_beams
+from nppsim.physics.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.rules import DEFAULT_RULES, Rules
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
 from nppsim.physics.tick import start, tick

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim import hdf5
 from nppsim.errors import UserError
+from nppsim.io import hdf5
 from nppsim.levels.level import Level, LevelError
 from nppsim.simulate import FRAME_COLUMNS, Run, simulate
 

@@ -24,8 +24,8 @@ from gymnasium import spaces
 from hardware.thread_pool import ThreadPool, summed_gradients
 from nppsim.actions import MIRRORED_ACTION, NUM_ACTIONS
 from nppsim.errors import UserError
-from nppsim.outcomes import WON
-from nppsim.spaces import observation_space
+from nppsim.gym.spaces import observation_space
+from nppsim.physics.outcomes import WON
 from rl.config.distillation import MAX_GRAD_NORM, DistillationConfig
 from rl.policy.mirror import mirror_image
 from rl.policy.policy import NppPolicy, sample_actions

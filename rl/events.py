@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nppsim.errors import UserError, needed
-from nppsim.files import append_text
+from nppsim.io.files import append_text
 
 _EVENT_FILES = "events.out.tfevents*"
 WRITTEN = "written.txt"  # text file beside event files; lists those that EventWriter wrote

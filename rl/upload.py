@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from nppsim.errors import UserError, needed, redact
-from nppsim.files import LOCK, write_json
-from nppsim.reading import mismatch, read_json
+from nppsim.io.files import LOCK, write_json
+from nppsim.io.reading import mismatch, read_json
 from rl.config import UploadConfig
 
 MANIFEST = "s3_manifest.json"

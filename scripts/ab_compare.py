@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nppsim import errors
 from nppsim.errors import ConfigError
-from nppsim.files import check_output_folder
+from nppsim.io.files import check_output_folder
 from nppsim.settings import Parser, Setting
 
 SCRIPT = Path(__file__).with_name("train_and_compare.py")
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train A and B with each seed, except finished runs; print and write the comparison."""
-    from rl.experiment import ab  # needs torch
+    from rl.tools import ab  # needs torch
 
     check_output_folder(arguments.out, "--out")
     given = {name: getattr(arguments, name) for name in ("a", "b", "test", "share")}

@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def job() -> None:
         errors.needed("torch", "train")
-        from rl.experiment.average import parse, run
+        from rl.tools.average import parse, run
 
         run(parse(given))
 

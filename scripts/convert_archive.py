@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nppsim import errors
 from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND
-from nppsim.files import check_output_file
+from nppsim.io.files import check_output_file
 from nppsim.settings import Parser
 
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nppsim import errors
-from nppsim.cluster import Workers
-from nppsim.files import check_output_folder
 from nppsim.generate import CATEGORIES
 from nppsim.generate.make import count_unfinished, make_level_set
 from nppsim.generate.variety import variety, variety_table
+from nppsim.io.files import check_output_folder
+from nppsim.io.progress import progress_bar
 from nppsim.levels.level_set import LevelSet
+from nppsim.parallel.cluster import Workers
 from nppsim.planner import par_frames
-from nppsim.progress import progress_bar
 from nppsim.settings import Parser, Setting
 
 

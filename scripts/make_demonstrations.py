@@ -12,10 +12,10 @@ from pathlib import Path
 
 from bc.planned_demonstrations import MadeDemonstrations, make_demonstrations
 from nppsim import errors
-from nppsim.cluster import Workers
-from nppsim.files import check_output_folder
+from nppsim.io.files import check_output_folder
+from nppsim.io.progress import progress_bar
+from nppsim.parallel.cluster import Workers
 from nppsim.planner.settings import PlannerSettings
-from nppsim.progress import progress_bar
 from nppsim.settings import Parser
 
 

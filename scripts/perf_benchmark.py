@@ -19,7 +19,7 @@ from pathlib import Path
 
 from nppsim import errors
 from nppsim.errors import ConfigError
-from nppsim.files import check_output_file, write_json
+from nppsim.io.files import check_output_file, write_json
 from nppsim.levels.level_set import LevelSet
 from nppsim.measure import throughput
 from nppsim.measure.machine import conditions

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from nppsim import errors
 from nppsim.errors import ConfigError
-from nppsim.files import check_output_file, write_json
 from nppsim.generate import GENERATORS
+from nppsim.io.files import check_output_file, write_json
 from nppsim.levels.level import Level
 from nppsim.measure.machine import conditions
 from nppsim.measure.throughput import side_by_side

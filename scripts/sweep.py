@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from nppsim import errors
-from nppsim.files import check_output_folder
+from nppsim.io.files import check_output_folder
 from nppsim.settings import Parser, Setting
 
 SCRIPT = Path(__file__).with_name("train_and_compare.py")
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
 def run(arguments: argparse.Namespace) -> None:
     """Train the missing trials and print the table."""
     from rl import plugins
-    from rl.experiment import sweep  # needs torch
+    from rl.tools import sweep  # needs torch
 
     check_output_folder(arguments.out, "--out")
     plugins.load(arguments.plugin)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from nppsim import Replay, simulate
-from nppsim.env import STARTER_LEVELS
+from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels.level_set import LevelSet
 
 from places import ROOT

@@ -9,9 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
-
-from nppsim import _cache
+from nppsim._numba import cache
 from rl.config.command_line import resolve
 
 from places import ROOT
@@ -75,109 +73,56 @@ def test_dependencies_point_down_only():
             assert not found, f"{path.relative_to(ROOT)} imports {', '.join(sorted(found))}"
 
 
-# Sub-packages and single files of a package; each line may import from the lines above it.  ``observe/layout.py``, names and
-# sizes of observations, has its own line, because phases and paths need it.
-ORDER = {
-    "nppsim": [
-        {"_kernel", "actions", "errors", "outcomes"},
-        {"_cache", "reading"},
-        {"game_folder", "observe/layout"},
-        {"_phases", "files", "progress", "settings", "signals", "workers"},
-        {"cluster"},
-        {"executor"},
-        {"hdf5"},
-        {"levels"},
-        {"physics"},
-        {"compile", "paths"},
-        {"bank"},
-        {"observe"},
-        {"generate", "listing", "reward", "simulate", "spaces"},
-        {"decision", "replays", "verify"},
-        {"batch", "pictures", "report", "states"},
-        {"_ahead", "env", "measure", "planner", "shadow"},
-        {"vector_env"},
-        {"studio"},
-        {"__init__"},
-        {"__main__"},
-    ],
-    "rl": [
-        {"__init__"},
-        {"events", "plugins", "seeds"},
-        {"policy"},
-        {"config"},
-        {"evaluation"},
-        {"curriculum", "distributed", "search", "upload"},
-        {"ppo"},
-        {"audit", "distillation"},
-        {"doctor"},
-        {"experiment"},
-        {"studio"},
-    ],
-}
+PACKAGES = ("nppsim", "nppsim_agents", "bc", "rl", "hardware", "scripts")
 
 
-def unit(parts):
-    """Return the sub-package or file that a module (its path within the package) belongs to."""
-    return "observe/layout" if tuple(parts[:2]) == ("observe", "layout") else parts[0]
+def python_files():
+    return [path for top in PACKAGES for path in sorted((ROOT / top).rglob("*.py"))]
 
 
-def imported(path, package):
-    """Yield the units of the package that a file imports at its top level."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+def module_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path, modules):
+    """Return the modules of this project that a file imports, within functions and for type checking too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            modules = [name.name for name in node.names]
+            found.update(name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
-            modules = [f"{node.module}.{name.name}" for name in node.names]
-        else:
-            continue
-        for top, *parts in (module.split(".") for module in modules):
-            if top == package:
-                top_level = not parts or (
-                    not (ROOT / top / parts[0]).is_dir() and not (ROOT / top / f"{parts[0]}.py").is_file()
-                )
-                yield "__init__" if top_level else unit(parts)
+            names = {f"{node.module}.{name.name}" for name in node.names}
+            found |= names & modules or {node.module}
+    return (found & modules) - {module_of(path)}
 
 
-@pytest.mark.parametrize("package", ORDER)
-def test_parts_of_a_package_import_only_earlier_ones(package):
-    height = {name: number for number, names in enumerate(ORDER[package]) for name in names}
-    for path in sorted((ROOT / package).rglob("*.py")):
-        own = unit(path.relative_to(ROOT / package).with_suffix("").parts)
-        for other in set(imported(path, package)) - {own}:
-            assert height[other] < height[own], f"{path.relative_to(ROOT)} imports {other}, which comes after {own}"
+def test_modules_import_each_other_in_one_direction():
+    modules = {module_of(path) for path in python_files()}
+    graphlib.TopologicalSorter({module_of(path): imports(path, modules) for path in python_files()}).prepare()
 
 
-def run_time_imports(node):
-    """Yield the modules that code imports, also within functions, except for type checking."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
-            continue
-        if isinstance(child, ast.Import):
-            yield from (name.name for name in child.names)
-        elif isinstance(child, ast.ImportFrom):
-            yield from (f"{child.module}.{name.name}" for name in child.names)
-        else:
-            yield from run_time_imports(child)
+# Sub-packages of nppsim whose files belong to different levels of the architecture, so that the files are units of their own.
+DIVIDED = {"nppsim._numba", "nppsim.observe"}
 
 
-def package_of(module):
+def unit(module):
     """Return the sub-package or single file that a module belongs to."""
-    top, *parts = module.split(".")
-    if top not in ORDER:
-        return f"{top}/__main__" if parts[:1] == ["__main__"] else top
-    inside = parts and ((ROOT / top / parts[0]).is_dir() or (ROOT / top / f"{parts[0]}.py").is_file())
-    return f"{top}/{unit(parts)}" if inside else f"{top}/__init__"
+    package = ".".join(module.split(".")[:2])
+    return module if package in DIVIDED else package
 
 
-def test_no_packages_import_each_other():
-    tops = (*ORDER, "nppsim_agents", "bc", "hardware", "scripts")
-    imports = {}
-    for path in (path for top in tops for path in (ROOT / top).rglob("*.py")):
-        own = package_of(".".join(path.relative_to(ROOT).with_suffix("").parts))
-        found = run_time_imports(ast.parse(path.read_text(encoding="utf-8")))
-        others = {package_of(module) for module in found if module.split(".")[0] in tops} - {own}
-        imports.setdefault(own, set()).update(others)
-    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError
+def test_packages_import_each_other_in_one_direction():
+    modules = {module_of(path) for path in python_files()}
+    edges = {}
+    for path in python_files():
+        own = unit(module_of(path))
+        edges.setdefault(own, set()).update({unit(other) for other in imports(path, modules)} - {own})
+    graphlib.TopologicalSorter(edges).prepare()  # raises CycleError
+
+
+def test_few_modules_of_nppsim_are_outside_of_its_packages():
+    assert len(list((ROOT / "nppsim").glob("*.py"))) <= 14
 
 
 def test_every_package_is_installed():
@@ -188,8 +133,8 @@ def test_every_package_is_installed():
 
 
 def test_changes_of_generators_and_twins_do_not_recompile_kernels():
-    package = Path(_cache.__file__).parent
-    parts = {path.relative_to(package).parts[0] for path in _cache.kernel_sources()}
+    package = Path(cache.__file__).parents[1]
+    parts = {path.relative_to(package).parts[0] for path in cache.kernel_sources()}
     assert {"physics", "observe", "decision.py", "measure"} <= parts
     assert not {"generate", "shadow", "pictures", "fuzz.py", "verify.py"} & parts
 

@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from nppsim.errors import UserError
-from nppsim.executor import open_executor
-from nppsim.files import locked
 from nppsim.generate import CATEGORIES, generate, recipe
+from nppsim.io.files import locked
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet, check_disjoint
-from nppsim.workers import usable_cores
+from nppsim.parallel.executor import open_executor
+from nppsim.parallel.workers import usable_cores
 
 UNFINISHED = "unfinished"  # sub-folder of a level set
 STREAM = 10**9  # a level set with seed s uses the level seeds s * STREAM, s * STREAM + 1, ...
@@ -61,7 +61,7 @@ def make_level_set(
         do not count and are stored in the level set ``path / UNFINISHED``.  The function must be picklable for several
         workers or a cluster.  Without ``verify``, ``par_frames`` is null in the index.
     workers: number of processes; None: all available cores if there are enough levels.
-    cluster: address of a Ray cluster to use instead of processes (``nppsim.cluster``).
+    cluster: address of a Ray cluster to use instead of processes (``nppsim.parallel.cluster``).
     progress: called with a category and the number of its levels so far.
     After an exception, including Ctrl-C, the set contains the levels made so far, and another call continues.
     Raises GenerateError and ConfigError for bad arguments, an exhausted category, and workers that die.  Also for a folder

@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 
 from nppsim.bank import LevelBank
-from nppsim.files import table
+from nppsim.io.files import table
 from nppsim.levels import kinds
 from nppsim.levels.level import POSITION_UNIT, TYPE, Level, mirror, symmetric_fingerprint
 from nppsim.levels.tiles import SOLID

@@ -24,11 +24,11 @@ from pathlib import Path
 
 import numpy as np
 
+from nppsim.io.reading import read_bytes
 from nppsim.levels import ids, kinds
 from nppsim.levels.format import RECORD_SIZE, TITLE, TYPE, LevelError, X, Y
 from nppsim.levels.level import Level, container_readers
 from nppsim.levels.stage import COLUMNS, ROWS
-from nppsim.reading import read_bytes
 
 SUFFIX = ".txt"
 _ITEM = re.compile(rf"(.+?{re.escape(SUFFIX)})#(.+)", re.IGNORECASE | re.DOTALL)  # FILE.txt#NUMBER, #ID or #TITLE

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from nppsim.files import write_bytes
+from nppsim.io.files import write_bytes
 from nppsim.levels import kinds, text
 from nppsim.levels.format import (
     BOTTOM_Y,
@@ -253,10 +253,16 @@ class Level:
         data[RECORDS_OFFSET:] = self.records.ravel()
         return data.tobytes()
 
+    def to_text(self) -> str:
+        """Return the level as text (``nppsim.levels.text``); ``from_text`` reads it back unchanged."""
+        return text.serialize(
+            self.tiles, self.records, self.title, exit_count=self.exit_count, ball_count=self.ball_count
+        )
+
     def save(self, path: str | Path) -> None:
         """Write the level in the N++ map layout, or as text (``nppsim.levels.text``) if the name ends in ``.level``."""
         if Path(path).suffix.lower() == TEXT_SUFFIX:
-            write_bytes(path, text.to_text(self).encode())
+            write_bytes(path, self.to_text().encode())
         else:
             write_bytes(path, self.to_bytes())
 

@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 
 from nppsim.errors import UserError
-from nppsim.files import write_text
+from nppsim.io.files import write_text
+from nppsim.io.reading import files_below, mismatch, read_json
 from nppsim.levels import campaign
 from nppsim.levels.level import Level, LevelError, container_suffix, mirror
-from nppsim.reading import files_below, mismatch, read_json
 
 INDEX = "index.json"
 FORMAT = "nppsim level set"
@@ -60,7 +60,7 @@ class LevelEntry:
     fingerprint: str = ""
 
 
-# Shape of an index entry, for ``nppsim.reading.mismatch``.
+# Shape of an index entry, for ``nppsim.io.reading.mismatch``.
 _ENTRY: dict[str, Any] = dict.fromkeys(("category", "generator", "file", "fingerprint"), str)
 _ENTRY |= {"parameters": {}, "seed": (int, None), "par_frames": (int, None)}
 

@@ -17,7 +17,7 @@ Reading a written level restores it exactly, including invalid values.
 import json
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from nppsim.levels import kinds
 from nppsim.levels.format import COUNTED, MODE, ORIENTATION, STEPS_PER_TILE, TYPE, LevelError, X, Y
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import NUM_TILE_SHAPES
-
-if TYPE_CHECKING:
-    from nppsim.levels.level import Level
 
 FIRST_LINE = "nppsim level 1"
 TILE_CHARACTERS = ".#23456789abcdefghijklmnopqrstuvwxyzAB"  # the character of tile id 0, 1, ...
@@ -37,25 +34,26 @@ _TYPES = {name: kind for kind, name in enumerate(_NAMES)}
 _COUNTS = {"exit_count": kinds.EXIT, "ball_count": kinds.DEATH_BALL}
 
 
-def to_text(level: "Level") -> str:
-    """Write a level as text; ``Level.from_text`` reads it back unchanged."""
+def serialize(tiles: np.ndarray, records: np.ndarray, title: str, **counts: int) -> str:
+    """Return the fields of a ``Level`` as text, which ``parse`` reads back unchanged.
+
+    counts: ``exit_count`` and ``ball_count``, written where they differ from the number of records.
+    """
     lines = [FIRST_LINE]
-    if level.title:
-        plain = level.title.isprintable() and level.title == level.title.strip() and level.title[0] != '"'
-        lines.append(f"title: {level.title if plain else json.dumps(level.title)}")
-    types = level.records[:, TYPE]
+    if title:
+        plain = title.isprintable() and title == title.strip() and title[0] != '"'
+        lines.append(f"title: {title if plain else json.dumps(title)}")
+    types = records[:, TYPE]
     lines += [
-        f"{field}: {value}"
-        for field, kind in _COUNTS.items()
-        if (value := getattr(level, field)) != int((types == kind).sum())
+        f"{field}: {counts[field]}" for field, kind in _COUNTS.items() if counts[field] != int((types == kind).sum())
     ]
     lines.append("tiles:")
-    for row in level.tiles.tolist():
+    for row in tiles.tolist():
         lines.append("".join(TILE_CHARACTERS[t] if t < NUM_TILE_SHAPES else _ODD_TILE for t in row))
-    for row, column in np.argwhere(level.tiles >= NUM_TILE_SHAPES).tolist():
-        lines.append(f"tile {row} {column} {level.tiles[row, column]}")
+    for row, column in np.argwhere(tiles >= NUM_TILE_SHAPES).tolist():
+        lines.append(f"tile {row} {column} {tiles[row, column]}")
     lines.append("records:")
-    for record in level.records.tolist():
+    for record in records.tolist():
         rest = [record[ORIENTATION], record[MODE]]
         while rest and rest[-1] == 0:
             rest.pop()

@@ -20,14 +20,14 @@ from nppsim.actions import FRAME_SKIP, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
-from nppsim.files import table
+from nppsim.io.files import table
 from nppsim.levels.kinds import EXIT, MINES, MOVERS
 from nppsim.levels.level import TYPE, Level
 from nppsim.measure.player import DecisionPlayer, FramePlayer
 from nppsim.measure.timing import measure_rounds, seconds_of
 from nppsim.measure.workload import Play
 from nppsim.observe import layout
-from nppsim.workers import usable_cores
+from nppsim.parallel.workers import usable_cores
 
 # The generated levels on which the workloads run; fixed so that results of different versions can be compared.
 BENCH_CATEGORIES = ("simplest", "simpler", "simple")

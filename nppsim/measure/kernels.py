@@ -1,11 +1,11 @@
 """Numba kernels of the benchmarks.
 
-They have their own file with few imports, because a change of an imported file recompiles the kernels (``_cache``).
+They have their own file with few imports, because a change of an imported file recompiles the kernels (``_numba.cache``).
 """
 
 import numpy as np
 
-from nppsim._kernel import entry
+from nppsim._numba.decorators import entry
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.physics.tick import start, tick
 

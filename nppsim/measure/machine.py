@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from nppsim import _cache
+from nppsim._numba import cache
 from nppsim.errors import redact
-from nppsim.workers import kernel_text, usable_cores
+from nppsim.parallel.workers import kernel_text, usable_cores
 
 # Prefixes of environment variables that affect results or speed.  No prefix may match the name of a secret.
 VARIABLES = (
@@ -58,7 +58,7 @@ def versions() -> dict[str, str]:
 
 def build() -> dict[str, str]:
     """Return the digest of the kernels' sources and, in a git checkout, ``git_state``."""
-    return {"source_digest": _cache.KERNEL_DIGEST} | git_state()
+    return {"source_digest": cache.KERNEL_DIGEST} | git_state()
 
 
 def git_state() -> dict[str, str]:

@@ -19,12 +19,12 @@ from typing import NamedTuple
 import numpy as np
 
 from nppsim.batch import BatchSimulator
-from nppsim.files import table
+from nppsim.io.files import table
+from nppsim.io.reading import mismatch, read_json
 from nppsim.measure.intervals import Estimate, mean_of_ratios, ratio_of_means
 from nppsim.measure.machine import conditions, differences
 from nppsim.measure.timing import Summary, TimingError, alternate, measure_rounds, summarise
 from nppsim.measure.workload import Workload
-from nppsim.reading import mismatch, read_json
 
 FORMAT = "nppsim benchmark"
 VERSION = 1

@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import overload
 
-from nppsim._kernel import intrinsic
+from nppsim._numba.decorators import intrinsic
 
 LANES = 16
 Row = np.ndarray  # uint8

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from nppsim import paths
-from nppsim._kernel import inlined, kernel, merged
+from nppsim._numba.decorators import inlined, kernel, merged
 from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, MIRRORED_ACTION, NUM_ACTIONS, RIGHT
 from nppsim.levels import kinds
 from nppsim.observe import layout

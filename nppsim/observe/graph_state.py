@@ -6,7 +6,7 @@ takes 64 bytes.
 
 import numpy as np
 
-from nppsim._kernel import inlined, kernel
+from nppsim._numba.decorators import inlined, kernel
 from nppsim.levels import kinds
 from nppsim.observe.layout import GRAPH_WORDS
 from nppsim.physics.entities import ARMED

@@ -5,7 +5,7 @@ Tiles are copied from templates and entities are drawn on top, so no outline is 
 
 import numpy as np
 
-from nppsim._kernel import inlined, kernel
+from nppsim._numba.decorators import inlined, kernel
 from nppsim.levels import kinds, tiles
 from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE

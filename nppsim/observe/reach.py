@@ -5,7 +5,7 @@ A branch of foresight omits them, because nothing in the branch would read their
 
 import math
 
-from nppsim._kernel import entry, inlined, kernel, merged
+from nppsim._numba.decorators import entry, inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.physics.bodies import BLOCK_MARGIN, BLOCK_REACH
 from nppsim.physics.groups import is_block, is_shooting_drone

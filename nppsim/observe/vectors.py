@@ -7,7 +7,7 @@ Every kernel writes the observation of one environment to ``out``.  ``layout`` l
 import numpy as np
 
 from nppsim import paths
-from nppsim._kernel import inlined, kernel
+from nppsim._numba.decorators import inlined, kernel
 from nppsim.actions import ACTION_INPUT, JUMP, NUM_ACTIONS
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, HALF_CELL, HALF_CELLS_X, HALF_CELLS_Y

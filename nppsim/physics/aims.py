@@ -6,7 +6,7 @@ Rules: docs/physics.md, sections 8.2 and 8.4.
 
 import numpy as np
 
-from nppsim._kernel import entry, kernel
+from nppsim._numba.decorators import entry, kernel
 from nppsim.levels import kinds
 from nppsim.physics.shooters import (
     CHAINGUN_INTERVAL,

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from nppsim._kernel import inlined, kernel, merged
+from nppsim._numba.decorators import inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics import state as s

@@ -9,7 +9,7 @@ In a MOVER record, ``state`` is UNTOUCHED, COMING or FOLLOWING, ``target_x`` the
 follows the trail, and ``target_y`` its delay in frames.
 """
 
-from nppsim._kernel import kernel
+from nppsim._numba.decorators import kernel
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics.grid import register

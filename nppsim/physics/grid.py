@@ -9,7 +9,7 @@ along y.
 import math
 from collections import namedtuple
 
-from nppsim._kernel import inlined, kernel
+from nppsim._numba.decorators import inlined, kernel
 from nppsim.levels.stage import CELLS_Y, HALF_CELL, LINES_X, LINES_Y
 
 HORIZONTAL_EDGES = LINES_X * LINES_Y  # index of the first horizontal edge

@@ -3,7 +3,7 @@
 The comparisons are written out because they compile to faster code than ``kind in TUPLE``.
 """
 
-from nppsim._kernel import inlined
+from nppsim._numba.decorators import inlined
 from nppsim.levels import kinds
 
 

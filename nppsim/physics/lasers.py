@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from nppsim._kernel import entry, inlined, kernel, merged
+from nppsim._numba.decorators import entry, inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.physics.ninja import kill
 from nppsim.physics.rays import ANY_DOOR, CLEAR, RAY_LENGTH, ray_gap, ray_length

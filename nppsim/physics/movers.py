@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from nppsim._kernel import inlined, kernel, merged
+from nppsim._numba.decorators import inlined, kernel, merged
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, HALF_CELL, TILE
 from nppsim.physics.evil_ninjas import think_evil_ninja

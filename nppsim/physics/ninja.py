@@ -6,7 +6,7 @@ changed in place.
 
 import math
 
-from nppsim._kernel import inlined, kernel, merged
+from nppsim._numba.decorators import inlined, kernel, merged
 from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics import state as s
 from nppsim.physics.bodies import BLOCK_MARGIN, add_crush, blocks_near, count_contact, touch_bodies

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from nppsim._kernel import inlined, kernel
+from nppsim._numba.decorators import inlined, kernel
 from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.physics.segments import impact_segment
 from nppsim.physics.shapes import MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES

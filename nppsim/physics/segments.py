@@ -8,7 +8,7 @@ ignore open doors.
 import math
 from collections import namedtuple
 
-from nppsim._kernel import inlined, kernel
+from nppsim._numba.decorators import inlined, kernel
 from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.physics.shapes import (
     ARC_RADIUS,

@@ -1,7 +1,7 @@
 """Simulation of one frame, in the order of docs/physics.md, section 5.  Section numbers refer to that page."""
 
-from nppsim import _phases as clock
-from nppsim._kernel import entry, inlined, merged
+from nppsim._numba import phases as clock
+from nppsim._numba.decorators import entry, inlined, merged
 from nppsim.actions import JUMP, LEFT, RIGHT, SELF_DESTRUCT
 from nppsim.physics import state as s
 from nppsim.physics.entities import interact, think
@@ -66,7 +66,7 @@ def advance_frame(ninja, entities, movers, trail, world, input_byte, laps=None):
     movers: the level's movers; some may be omitted (``reach``), but no exits.
     trail: TRAIL_DTYPE[at least ``trail`` of the level], the ninja's latest positions.
     input_byte: keys, see ``nppsim.actions``.  Self-destruct (section 8.3) needs its key in two frames in a row.
-    laps: int64[NUM_PHASES], nanoseconds of each phase, increased here; empty or None to measure nothing (``_phases``).
+    laps: int64[NUM_PHASES], nanoseconds of each phase, increased here; empty or None to measure nothing (``_numba.phases``).
     """
     since = clock.begin(laps) if laps is not None else 0
     level = ninja["level"]

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from nppsim.errors import needed
-from nppsim.files import replacing
+from nppsim.io.files import replacing
 from nppsim.levels.level import Level
-from nppsim.outcomes import DIED, NAMES
+from nppsim.physics.outcomes import DIED, NAMES
 from nppsim.pictures import render
 from nppsim.pictures.render import USUAL, FilmLook
 from nppsim.simulate import Run, simulate

@@ -8,7 +8,7 @@ import numpy as np
 
 from nppsim.actions import JUMP, LEFT, RIGHT
 from nppsim.errors import needed
-from nppsim.outcomes import DIED, NAMES, TIMEOUT, UNFINISHED, WON
+from nppsim.physics.outcomes import DIED, NAMES, TIMEOUT, UNFINISHED, WON
 from nppsim.pictures.canvas import (
     OVERSAMPLE,
     PALETTE,

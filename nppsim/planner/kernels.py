@@ -1,14 +1,14 @@
 """Kernels of the planner: simulate all six actions from many states, and hash states to find duplicates.
 
 A child is the state after one action, applied for one decision.  These kernels have their own file so that
-changes of the search do not recompile them (``nppsim._cache``).
+changes of the search do not recompile them (``nppsim._numba.cache``).
 """
 
 from collections import namedtuple
 
 import numpy as np
 
-from nppsim._kernel import allocating, allocating_entry, entry, kernel
+from nppsim._numba.decorators import allocating, allocating_entry, entry, kernel
 from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.paths import NODES_Y, SPACING, nearest_node, waypoint
 from nppsim.physics.state import CELEBRATING, DEAD

@@ -10,7 +10,7 @@ from collections import namedtuple
 import numpy as np
 
 from nppsim import paths
-from nppsim._kernel import allocating, allocating_entry, kernel
+from nppsim._numba.decorators import allocating, allocating_entry, kernel
 from nppsim.bank import LevelBank
 from nppsim.paths import NUM_NODES
 

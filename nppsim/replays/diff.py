@@ -7,10 +7,10 @@ import numpy as np
 
 from nppsim import paths
 from nppsim.bank import LevelBank
-from nppsim.files import table
+from nppsim.io.files import table
 from nppsim.levels.kinds import EXIT, EXIT_SWITCH
-from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.paths import MAX_PATH
+from nppsim.physics.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.replays.score import score, time_text
 from nppsim.simulate import Run, is_active, is_closed, simulate

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim.files import write_bytes
+from nppsim.io.files import write_bytes
+from nppsim.io.reading import inflate
 from nppsim.levels.level import Level
-from nppsim.reading import inflate
 from nppsim.replays.replay import Replay, ReplayError, read_bytes
 
 SEPARATOR = 0x26

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry
-from nppsim.outcomes import DIED, NAMES, WON
+from nppsim.physics.outcomes import DIED, NAMES, WON
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.replays.score import time_text
 

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from nppsim.io.reading import files_below
 from nppsim.levels import kinds
 from nppsim.levels.format import TYPE
-from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
+from nppsim.physics.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.rules import Rules, variants
-from nppsim.reading import files_below
 from nppsim.replays.replay import REPLAY_SET_SUFFIX, REPLAY_SUFFIX, Replay, ReplayError, is_replay_set
 from nppsim.replays.replay_set import ReplayEntry, ReplaySet
 from nppsim.replays.score import score, seconds
 from nppsim.simulate import simulate
 
-# Endings of a replay, in addition to "died" (``nppsim.outcomes``).
+# Endings of a replay, in addition to "died" (``nppsim.physics.outcomes``).
 FINISHED = "finished"
 RAN_OUT = "ran out"
 UNREADABLE = "unreadable"

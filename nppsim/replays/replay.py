@@ -22,10 +22,10 @@ from typing import NoReturn
 
 import numpy as np
 
-from nppsim import reading
 from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, NUM_ACTIONS, RIGHT, SELF_DESTRUCT
 from nppsim.errors import UserError
-from nppsim.files import write_bytes
+from nppsim.io import reading
+from nppsim.io.files import write_bytes
 from nppsim.levels.level import Level, LevelError, container_readers, container_suffix, is_level, mirror
 
 FORMATS = ("compact", "attract")  # formats that ``Replay.to_bytes`` writes

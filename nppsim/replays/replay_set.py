@@ -22,10 +22,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from nppsim import hdf5
-from nppsim.files import write_bytes
+from nppsim.io import hdf5
+from nppsim.io.files import write_bytes
+from nppsim.io.reading import mismatch, parse_json
 from nppsim.levels.level import Level, LevelError
-from nppsim.reading import mismatch, parse_json
 from nppsim.replays.replay import MAX_BYTES, REPLAY_SET_SUFFIX, Replay, ReplayError, set_readers
 
 FORMAT = "nppsim replays"

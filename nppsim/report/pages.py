@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nppsim.errors import needed
-from nppsim.files import write_text
+from nppsim.io.files import write_text
 from nppsim.replays.score import time_text
 from nppsim.report.charts import UNIT_PIXELS, WIDTH
 

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from nppsim.actions import ACTION_INPUT
 from nppsim.decision import State
 from nppsim.observe import layout
-from nppsim.outcomes import DIED, TIMEOUT, WON
+from nppsim.physics.outcomes import DIED, TIMEOUT, WON
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.physics.tick import start
 from nppsim.reward import PATH_SHAPING, TERMS

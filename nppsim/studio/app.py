@@ -16,10 +16,9 @@ from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
 from nppsim.errors import UserError
-from nppsim.levels.text import to_text
+from nppsim.io.progress import announcement
 from nppsim.pictures.schemes import stylesheet
 from nppsim.planner.settings import OBJECTIVES, TIME
-from nppsim.progress import announcement
 from nppsim.replays.replay import FORMATS
 from nppsim.replays.score import score
 from nppsim.studio import editing, sessions, watching
@@ -185,7 +184,7 @@ def _episode(request: Request) -> JSONResponse:
 def _level_file(request: Request) -> Response:
     format = _one_of(request, "format", tuple(LEVEL_FORMATS))
     found = _studio(request).library.level(request.path_params["id"]).level
-    data = found.to_bytes() if format == "map" else to_text(found).encode()
+    data = found.to_bytes() if format == "map" else found.to_text().encode()
     return _download(data, file_name(found) + LEVEL_FORMATS[format])
 
 

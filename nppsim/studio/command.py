@@ -15,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from nppsim.errors import ConfigError, needed
-from nppsim.files import check_output_folder
+from nppsim.io.files import check_output_folder
 from nppsim.settings import Parser, Setting
 from nppsim.studio.security import LOOPBACK, MAX_BODY, Access, is_local
 

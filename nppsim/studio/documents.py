@@ -65,8 +65,8 @@ from nppsim.levels import kinds
 from nppsim.levels.ids import episode_of
 from nppsim.levels.level import MODE, ORIENTATION, POSITION_UNIT, TYPE, Level, is_left_out
 from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
-from nppsim.outcomes import UNFINISHED
 from nppsim.physics.aims import write_aims
+from nppsim.physics.outcomes import UNFINISHED
 from nppsim.physics.state import NINJA_DTYPE
 from nppsim.pictures.scene import STATE_OF_MOVER
 from nppsim.studio.errors import StudioError

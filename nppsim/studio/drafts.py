@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from nppsim.bank import LevelBank
+from nppsim.io.reading import mismatch
 from nppsim.levels import kinds, tiles
 from nppsim.levels.level import (
     BOTTOM_Y,
@@ -34,7 +35,6 @@ from nppsim.levels.level import (
     Y,
 )
 from nppsim.levels.stage import COLUMNS, ROWS, TILE
-from nppsim.reading import mismatch
 from nppsim.studio.documents import name_of
 
 WITH_SWITCH = (kinds.EXIT, *kinds.SWITCH_OF_DOOR)  # kinds whose draft entity includes the switch

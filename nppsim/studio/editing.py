@@ -30,9 +30,9 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from nppsim.errors import UserError
+from nppsim.io.reading import mismatch, parse_json
 from nppsim.levels.level import Level
-from nppsim.outcomes import NAMES, WON
-from nppsim.reading import mismatch, parse_json
+from nppsim.physics.outcomes import NAMES, WON
 from nppsim.studio.drafts import draft_of, findings, level_of
 from nppsim.studio.errors import StudioError
 from nppsim.studio.planner_process import PlannerError, PlannerProcess

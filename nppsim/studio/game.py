@@ -14,10 +14,10 @@ import signal
 import numpy as np
 
 from nppsim.bank import LevelBank
-from nppsim.env import STARTER_LEVELS
+from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
-from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
+from nppsim.physics.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.planner.search import PlanStart, first_state
 from nppsim.simulate import play_on

@@ -13,8 +13,8 @@ from pathlib import Path, PurePath
 import numpy as np
 
 from nppsim.bank import LevelBank
-from nppsim.env import STARTER_LEVELS
 from nppsim.errors import ConfigError
+from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels import kinds
 from nppsim.levels.campaign import is_campaign, is_campaign_file, levels_from_bytes
 from nppsim.levels.ids import LEVELS_OF_EPISODE

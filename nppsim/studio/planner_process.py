@@ -26,14 +26,14 @@ from anyio import CancelScope
 
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
+from nppsim.io.progress import announcement
 from nppsim.levels import tiles
 from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS, ROWS
+from nppsim.parallel.workers import begin_work
 from nppsim.planner.settings import SCORE, TIME, PlannerSettings
-from nppsim.progress import announcement
 from nppsim.studio.documents import packed_text
 from nppsim.studio.game import Game
-from nppsim.workers import begin_work
 
 TIME_LIMIT = 30.0  # s, maximum duration of a search
 GOLD_TIME = 10.0  # s, time in which a run is improved for another objective than "time"

@@ -14,10 +14,10 @@ import numpy as np
 
 from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND, SELF_DESTRUCT
 from nppsim.bank import LevelBank
+from nppsim.io.reading import files_below
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import UNCATEGORISED
 from nppsim.planner.retime import retime
-from nppsim.reading import files_below
 from nppsim.replays.playback import entries_of, is_named_like_replays
 from nppsim.replays.replay import Replay, ReplayError, on_grid
 from nppsim.replays.replay_set import ReplayWriter

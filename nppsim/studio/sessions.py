@@ -17,9 +17,9 @@ from starlette.websockets import WebSocket
 
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
+from nppsim.io.reading import mismatch
 from nppsim.levels.ids import episode_of
-from nppsim.outcomes import NAMES, UNFINISHED, WON
-from nppsim.reading import mismatch
+from nppsim.physics.outcomes import NAMES, UNFINISHED, WON
 from nppsim.studio.documents import MAX_RUN_FRAMES, Document, FrameWriter, RunWriter, packed_text, run_document
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game

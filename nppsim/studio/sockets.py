@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from nppsim.errors import UserError
-from nppsim.reading import parse_json
+from nppsim.io.reading import parse_json
 from nppsim.studio.documents import Document
 from nppsim.studio.errors import StudioError
 

@@ -23,10 +23,10 @@ from starlette.websockets import WebSocket
 
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
+from nppsim.io.reading import mismatch
 from nppsim.levels.level import Level
-from nppsim.outcomes import NAMES, WON
+from nppsim.physics.outcomes import NAMES, WON
 from nppsim.planner.settings import OBJECTIVES, TIME
-from nppsim.reading import mismatch
 from nppsim.replays.diff import compare_replays
 from nppsim.replays.replay import Replay
 from nppsim.studio.documents import Document, RunWriter

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nppsim.errors import ConfigError, needed
-from nppsim.files import check_output_folder
+from nppsim.io.files import check_output_folder
+from nppsim.io.reading import files_below
 from nppsim.levels import campaign
 from nppsim.levels.level_set import LevelSetError
-from nppsim.reading import files_below
 from nppsim.replays.playback import is_named_like_replays
 from nppsim.replays.replay import ReplayError
 from nppsim.settings import Parser, Setting, settings_of

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nppsim.errors import REDACTED, ConfigError, did_you_mean
-from nppsim.reading import PlainError, from_plain, read_object, read_toml
+from nppsim.io.reading import PlainError, from_plain, read_object, read_toml
 from nppsim.settings import Setting, settings_of
 from rl import plugins
 from rl.config import ExperimentConfig

@@ -80,7 +80,7 @@ class HardwareConfig:
 
 @dataclass(frozen=True)
 class ProfilingConfig:
-    """Settings of profiling (``rl.ppo.callbacks``), which slows training down without changing results."""
+    """Settings of profiling (``rl.training.callbacks``), which slows training down without changing results."""
 
     flag_prefix: ClassVar[str] = "profiler-"
     phases: bool = setting(

@@ -74,7 +74,7 @@ class StackingConfig:
 
 @dataclass(frozen=True)
 class HierarchyConfig:
-    """Settings of hierarchical PPO (``rl.ppo.hierarchical``)."""
+    """Settings of hierarchical PPO (``rl.ppo.variants.hierarchical``)."""
 
     hierarchical: bool = setting(
         False,

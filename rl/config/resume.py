@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nppsim.errors import REDACTED, ConfigError
-from nppsim.reading import read_object
+from nppsim.io.reading import read_object
 from rl.config import ExperimentConfig, HardwareConfig, HeadsConfig, HierarchyConfig, StackingConfig
 from rl.config.files import HOW, Settings, config_from_dict, dotted, known_settings, text_settings
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError, UserError
-from nppsim.outcomes import WON
+from nppsim.physics.outcomes import WON
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.start_states import StartStates
 from rl.curriculum.statistics import Windows, gini

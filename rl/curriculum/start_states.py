@@ -25,7 +25,7 @@ import numpy as np
 
 from nppsim.batch import BatchSimulator
 from nppsim.errors import UserError
-from nppsim.outcomes import WON
+from nppsim.physics.outcomes import WON
 from rl.config.curriculum import CurriculumConfig
 
 STEPS = 10  # number of equal parts of a run; episodes begin at the end of a part

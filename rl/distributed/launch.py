@@ -15,7 +15,7 @@ from pathlib import Path
 
 import hardware
 from nppsim.errors import INTERRUPTED, ConfigError, UserError
-from nppsim.signals import ENDING
+from nppsim.io.signals import ENDING
 from rl.config import ExperimentConfig
 
 PATIENCE = 600  # seconds between SIGTERM and SIGKILL, enough to write a checkpoint

@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from nppsim.errors import ConfigError, UserError
-from nppsim.signals import StopRequest
+from nppsim.io.signals import StopRequest
 
 STEP = timedelta(minutes=30)  # timeout of collective operations within an update
 ORDER = timedelta(days=30)  # timeout of ``serve``, which waits while rank 0 alone imitates or evaluates

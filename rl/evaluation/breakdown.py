@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nppsim.files import table
+from nppsim.io.files import table
 from nppsim.levels import kinds
 from nppsim.levels.format import TYPE
 from nppsim.levels.level import COUNTED, Level
-from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
+from nppsim.physics.outcomes import DIED, NAMES, TIMEOUT, WON
 from nppsim.simulate import Run, is_active, simulate
 from rl.evaluation.results import ALL, EpisodeRecord, Stats, aggregate
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim.files import table, write_text
+from nppsim.io.files import table, write_text
+from nppsim.io.reading import read_bytes
 from nppsim.measure.intervals import mean_over_levels
-from nppsim.reading import read_bytes
 from rl.evaluation.results import ALL, LevelWins, ResultsError
 
 LEVELS_FILE = "test_levels.csv"

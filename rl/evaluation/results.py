@@ -20,11 +20,11 @@ from typing import Any, TypedDict
 import numpy as np
 
 from nppsim.errors import UserError
-from nppsim.files import table, write_text
+from nppsim.io.files import table, write_text
+from nppsim.io.reading import MAX_JSON_BYTES, parse_json, read_bytes
 from nppsim.levels.level import EXACT, SUPPORT, Level
 from nppsim.measure.intervals import mean_over_levels, wilson
-from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
-from nppsim.reading import MAX_JSON_BYTES, parse_json, read_bytes
+from nppsim.physics.outcomes import DIED, NAMES, TIMEOUT, WON
 from nppsim.replays.score import score, seconds
 
 ALL = "all"  # row of all categories

@@ -16,7 +16,6 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from nppsim import outcomes
 from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.batch import BatchSimulator
@@ -24,6 +23,7 @@ from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
+from nppsim.physics import outcomes
 from nppsim.reward import GAMMA, PATH_SHAPING, RewardConfig
 from rl.evaluation.results import EpisodeRecord
 from rl.policy.backtracking import with_backtracking

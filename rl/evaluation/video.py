@@ -18,14 +18,14 @@ from pathlib import Path
 import numpy as np
 
 import nppsim
-from nppsim.files import replacing, write_text
+from nppsim.io.files import replacing, write_text
+from nppsim.parallel.workers import usable_cores
 from nppsim.pictures import render
 from nppsim.pictures.film import record
 from nppsim.pictures.render import FilmLook
 from nppsim.pictures.schemes import painted
 from nppsim.planner import plan
 from nppsim.replays.replay import Replay
-from nppsim.workers import usable_cores
 from rl.config import VideoConfig
 from rl.evaluation.results import EpisodeRecord
 from rl.policy.subtasks import SUBTASKS

@@ -14,10 +14,10 @@ from nppsim import LevelBank, reward
 from nppsim.actions import NUM_ACTIONS
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
+from nppsim.io.progress import progress_bar
 from nppsim.levels.level import UNSUPPORTED, Level, left_out, symmetric_fingerprint, warning_lines
 from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.progress import progress_bar
 from rl.config.experiment import DEV_LEVELS, DEV_SHARE, ExperimentConfig
 from rl.evaluation.results import ALL
 from rl.evaluation.suite import EvaluationSuite

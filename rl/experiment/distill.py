@@ -10,8 +10,8 @@ from pathlib import Path
 
 import hardware
 from hardware.thread_pool import ThreadPool
+from nppsim.io.progress import progress_bar
 from nppsim.observe import layout
-from nppsim.progress import progress_bar
 from rl.config.curriculum import CurriculumConfig
 from rl.distillation import DistillationError, Distiller
 from rl.events import EventWriter

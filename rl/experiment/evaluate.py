@@ -16,19 +16,19 @@ from pathlib import Path
 import torch
 
 from hardware import DEVICES
-from nppsim.cluster import EXECUTION_SETTINGS, Workers
 from nppsim.errors import ConfigError
-from nppsim.executor import open_executor
-from nppsim.files import check_output_folder, locked, new_folder, write_json
+from nppsim.io.files import check_output_folder, locked, new_folder, write_json
+from nppsim.io.progress import progress_bar
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
-from nppsim.outcomes import DIED, NAMES
-from nppsim.progress import progress_bar
+from nppsim.parallel.cluster import EXECUTION_SETTINGS, Workers
+from nppsim.parallel.executor import open_executor
+from nppsim.parallel.workers import usable_cores
+from nppsim.physics.outcomes import DIED, NAMES
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.replays.score import seconds
 from nppsim.settings import Parser, check_settings, same_setting, setting
-from nppsim.workers import usable_cores
 from rl import plugins
 from rl.config.evaluation import MOST_EPISODES, EvaluationConfig, VideoConfig
 from rl.config.experiment import ExperimentConfig, check_folders
@@ -206,7 +206,7 @@ def play(
     """Play every level, in batches.  Results do not depend on the number of processes.
 
     progress: called with the number of the agent's newly finished episodes.
-    workers, cluster: as in ``nppsim.cluster.Workers``.
+    workers, cluster: as in ``nppsim.parallel.cluster.Workers``.
     Raises ConfigError without levels or if a worker dies, and ClusterError.
     """
     size = max(1, BATCH_EPISODES // settings.episodes_per_level)

@@ -22,8 +22,8 @@ import torch
 
 import hardware
 from nppsim.errors import UserError
-from nppsim.signals import StopRequest
-from nppsim.workers import begin_work, without_main_guard
+from nppsim.io.signals import StopRequest
+from nppsim.parallel.workers import begin_work, without_main_guard
 from rl import plugins
 from rl.config import ExperimentConfig
 from rl.evaluation.results import ALL, DevHistory, LevelWins, aggregate
@@ -33,7 +33,7 @@ from rl.experiment.jobs import Job
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
-from rl.ppo.model_selection import Evaluate, Evaluation
+from rl.training.model_selection import Evaluate, Evaluation
 
 ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # policy to evaluate, in the run's folder
 POLL_S = 0.2  # seconds between checks for a request to stop

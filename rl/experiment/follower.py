@@ -16,8 +16,8 @@ import torch
 import hardware
 from nppsim.batch import BatchSimulator
 from nppsim.errors import UserError
+from nppsim.io.signals import deferred_signals
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.signals import deferred_signals
 from rl.config import ExperimentConfig, PPOConfig
 from rl.config.resume import other_levels
 from rl.curriculum import make_sampler

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from nppsim.errors import ConfigError
-from nppsim.files import write_bytes
+from nppsim.io.files import write_bytes
 from rl.config import ExperimentConfig
 from rl.policy import checkpoint
 from rl.policy.architectures import Architecture

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from nppsim.errors import redact
-from nppsim.files import append_text
+from nppsim.io.files import append_text
 from rl.experiment.data import Log
 
 LOG_FILE = "log.txt"

@@ -19,7 +19,7 @@ from hardware.plan_report import PlanReport, Speed
 from hardware.profiles import PlanError
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.env import STARTER_LEVELS
+from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels.level_set import LevelSet
 from rl.config import CurriculumConfig, PPOConfig
 from rl.curriculum import make_sampler

@@ -20,10 +20,10 @@ from bc.demonstrations import paths_text
 from bc.train import BCConfig, Hooks, pretrain
 from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
-from nppsim.files import check_output_folder, locked, new_folder, write_json
+from nppsim.io.files import check_output_folder, locked, new_folder, write_json
+from nppsim.io.progress import progress_bar
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe.stacking import ADVICE
-from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
 from rl.config.evaluation import MOST_EPISODES, PATIENCE, EvaluationConfig

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import hardware
 from nppsim.errors import ConfigError
-from nppsim.files import locked, new_folder, write_text
+from nppsim.io.files import locked, new_folder, write_text
 from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
@@ -42,9 +42,9 @@ from rl.experiment.plan import planner
 from rl.experiment.stages import run_stages
 from rl.experiment.viewer import viewed
 from rl.policy.architectures import get_architecture
-from rl.ppo.hierarchical import check_stage
 from rl.ppo.logs import OnMetrics
-from rl.ppo.recurrent import segment_length
+from rl.ppo.variants.hierarchical import check_stage
+from rl.ppo.variants.recurrent import segment_length
 from rl.upload import Uploader
 
 

@@ -20,14 +20,12 @@ from bc import train as imitation
 from bc.dataset import BCDataset
 from bc.train import BCResult
 from hardware.thread_pool import ThreadPool
-from nppsim.files import write_json
-from nppsim.signals import deferred_signals
-from rl.audit.callback import Audit
+from nppsim.io.files import write_json
+from nppsim.io.signals import deferred_signals
+from rl.checks.doctor import BEFORE, IMITATION
+from rl.checks.learning import ExamineFirstUpdate
 from rl.config import PPOConfig
 from rl.config.resume import stored_metadata
-from rl.doctor.checks_learning import ExamineFirstUpdate
-from rl.doctor.doctor import BEFORE, IMITATION
-from rl.doctor.runs import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.suite import Policy, RandomPolicy
 from rl.evaluation.video import record_evaluation
@@ -51,14 +49,17 @@ from rl.experiment.plan import plan_of
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import check_same_policy, transfer
-from rl.ppo import make_ppo, training_state
-from rl.ppo.callbacks import profilers
-from rl.ppo.digests import DigestTrail, read_trail
+from rl.ppo import make_ppo
 from rl.ppo.logs import BOARD, FunctionOutput, cut_events, speed, write_settings
-from rl.ppo.monitor import TrainingMonitor
 from rl.ppo.ppo import PPO
-from rl.ppo.recurrent import segment_length
+from rl.ppo.variants.recurrent import segment_length
 from rl.ppo.vec_env import BatchVecEnv
+from rl.training import training_state
+from rl.training.alarms import Audit
+from rl.training.callbacks import profilers
+from rl.training.digests import DigestTrail, read_trail
+from rl.training.monitor import TrainingMonitor
+from rl.training.runs import DEMONSTRATIONS_FILE, RUN_FILE
 
 UNFINISHED = f"pretrain/unfinished{checkpoint.SUFFIX}"
 PROBE_ROWS = 512  # number of held-out demonstrated decisions on which the BC policy and PPO's initial policy must agree
@@ -338,7 +339,7 @@ def learn(job: Job, agent: PPO, monitor: TrainingMonitor) -> None:
 def check_lost_checkpoints(job: Job) -> None:
     """Raise CheckpointError if a run's checkpoints were removed.
 
-    The run has no checkpoint, but its digests (``rl.ppo.digests``) record enough decisions to have written one.
+    The run has no checkpoint, but its digests (``rl.training.digests``) record enough decisions to have written one.
     """
     decisions = [row.get("decisions", 0) for row in read_trail(job.folder)]
     if len(decisions) < 2:  # no update was finished

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nppsim.errors import ConfigError
-from nppsim.reading import read_json
+from nppsim.io.reading import read_json
 from rl.config import ExperimentConfig
 from rl.config.command_line import DRY_RUN, configured, resolve
 from rl.config.files import Given, read_settings, recipe_settings, table_settings

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from nppsim.batch import BatchSimulator
-from nppsim.outcomes import DIED
+from nppsim.physics.outcomes import DIED
 from rl.policy.player import LOOK_AHEAD, Player, act_in_part
 
 HORIZON, LONGEST_HORIZON = 80, 10_000  # decisions; default and maximum

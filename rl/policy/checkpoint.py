@@ -31,9 +31,9 @@ import torch
 from hardware import PRECISIONS
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import UserError
-from nppsim.files import write_bytes
+from nppsim.io.files import write_bytes
+from nppsim.io.reading import mismatch
 from nppsim.observe.statistics import StatisticsError
-from nppsim.reading import mismatch
 from rl.policy.architectures import ArchitectureError, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.serialization import PackingError, pack, unpack

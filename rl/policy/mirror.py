@@ -35,7 +35,7 @@ _SIGNS = {key: [-1.0 if name in signed else 1.0 for name in SPECS[key].component
 def mirror_image(key: str, values: torch.Tensor) -> torch.Tensor:
     """Return the observations of one key as they would be in the mirrored level, in the same shape.
 
-    values: tensor [N, *shape], or [N, size] as in ``nppsim.spaces``; all keys except ``graph_state``.
+    values: tensor [N, *shape], or [N, size] as in ``nppsim.gym.spaces``; all keys except ``graph_state``.
     """
     image = values.reshape(-1, *SPECS[key].shape)
     if key in _AXES:

@@ -442,7 +442,7 @@ def _check(key: str, shape: tuple[int, ...], dtype: str, frames: int) -> None:
     stack = (frames,) if frames > 1 else ()
     # Stable-Baselines3 transposes images; with one channel, this does not change the order in memory.
     channel_first = (1, *spec.shape[:2]) if spec.shape[2:] == (1,) else spec.shape
-    flat = (frames * math.prod(spec.shape),)  # shape of the flattened observations of ``nppsim.spaces``
+    flat = (frames * math.prod(spec.shape),)  # shape of the flattened observations of ``nppsim.gym.spaces``
     if shape not in ((*stack, *spec.shape), (*stack, *channel_first), flat):
         hint = f" ({frames} frames: give the environment the network's stacking)" if stack else ""
         raise ObservationError(f"{key} has shape {shape} per observation, expected {(*stack, *spec.shape)}{hint}")

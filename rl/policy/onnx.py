@@ -27,9 +27,9 @@ from torch import nn
 
 from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
 from nppsim.errors import UserError, needed
+from nppsim.io.reading import from_plain, parse_json, read_bytes
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
-from nppsim.reading import from_plain, parse_json, read_bytes
 from rl.policy.networks import check_batch
 from rl.policy.policy import NppPolicy, sample_actions
 

@@ -19,10 +19,10 @@ from torch import nn
 
 from hardware import PRECISIONS
 from nppsim.actions import NUM_ACTIONS
+from nppsim.gym.spaces import observation_space
 from nppsim.observe.foresight import AHEAD
 from nppsim.observe.stacking import Stacking
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.spaces import observation_space
 from rl.policy.architectures import get_architecture
 from rl.policy.mirror import averaged, with_mirror_images
 from rl.policy.networks import DeepHeads, Encoder, ObservationError, check_batch
@@ -44,7 +44,7 @@ class NppPolicy(ActorCriticPolicy):
     """Actor-critic over Dict observations and six actions.
 
     observation_space: Dict space with at least the keys of the architecture, in the shapes and dtypes of the layout or of
-        ``nppsim.spaces``.
+        ``nppsim.gym.spaces``.
     lr_schedule: function of the remaining progress (1 to 0) that returns the learning rate of Adam.
     architecture: name in ``rl.policy.architectures.ARCHITECTURES``.
     statistics: statistics for the normaliser; without them, the first forward pass raises StatisticsError.
@@ -315,7 +315,7 @@ def _needs_player(architecture: str) -> ObservationError:
 
 
 def _own_axes(shape: tuple[int, ...], values: np.ndarray) -> tuple[int, ...]:
-    """Return the shape of one observation: that of the layout, or a vector as in ``nppsim.spaces``."""
+    """Return the shape of one observation: that of the layout, or a vector as in ``nppsim.gym.spaces``."""
     return (math.prod(shape),) if values.shape[-1:] == (math.prod(shape),) else shape
 
 

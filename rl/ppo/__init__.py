@@ -3,9 +3,9 @@
 from typing import Any
 
 from rl.policy.architectures import get_architecture
-from rl.ppo.hierarchical import HierarchicalPPO
 from rl.ppo.ppo import PPO
-from rl.ppo.recurrent import RecurrentPPO
+from rl.ppo.variants.hierarchical import HierarchicalPPO
+from rl.ppo.variants.recurrent import RecurrentPPO
 
 __all__ = ["PPO", "HierarchicalPPO", "RecurrentPPO", "make_ppo"]
 

@@ -24,9 +24,9 @@ from stable_baselines3.common.utils import safe_mean
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
 from nppsim.errors import needed
-from nppsim.files import append_text, naming, write_bytes, write_text
-from nppsim.outcomes import WON
-from nppsim.reading import read_bytes
+from nppsim.io.files import append_text, naming, write_bytes, write_text
+from nppsim.io.reading import read_bytes
+from nppsim.physics.outcomes import WON
 from rl.events import WRITTEN, EventsError, EventWriter, own_event_files, reading_events
 from rl.ppo.losses import NOT_FINITE, DivergedError, LossWeights
 

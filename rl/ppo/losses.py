@@ -177,7 +177,7 @@ def set_gradients(
     samples: all decisions of the rollout.
     minibatches: indices int64[B] of the decisions of each pass through the network; the gradients are accumulated.
     weights: coefficients of the losses.
-    high_level_losses: losses of a high level (``rl.ppo.hierarchical.HighLevelLosses``), or None.
+    high_level_losses: losses of a high level (``rl.ppo.variants.hierarchical.HighLevelLosses``), or None.
     segment: number of consecutive decisions that must stay together; it must divide each B.
     """
     # While the critic is trained alone, the shared encoder must not change, as the actor depends on it.

@@ -28,11 +28,11 @@ from stable_baselines3.common.utils import get_device, set_random_seed
 from hardware import Plan
 from hardware.thread_pool import ThreadPool
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.outcomes import WON
+from nppsim.physics.outcomes import WON
 from rl.config.ppo import KL_TOLERANCE, PPOConfig
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess, check_agreement
 from rl.policy.policy import NppPolicy, sample_actions
-from rl.ppo import logs, off_policy
+from rl.ppo import logs
 from rl.ppo.losses import (
     NOT_FINITE,
     DivergedError,
@@ -45,6 +45,7 @@ from rl.ppo.losses import (
     set_gradients,
 )
 from rl.ppo.rollout_buffer import RolloutBuffer
+from rl.ppo.variants import off_policy
 from rl.ppo.vec_env import BatchVecEnv, desynchronize
 
 PHASES = ("environment", "inference", "update")  # measured phases of training
@@ -70,7 +71,7 @@ class PPO:
 
     buffer_class: type[RolloutBuffer] = RolloutBuffer
     buffer_settings: Mapping[str, Any] = MappingProxyType({})  # additional arguments of the buffer
-    high_level_losses: Any = None  # losses of a high level, see ``rl.ppo.hierarchical``
+    high_level_losses: Any = None  # losses of a high level, see ``rl.ppo.variants.hierarchical``
 
     def __init__(
         self,

@@ -22,18 +22,18 @@ import torch
 
 from hardware import Benchmark, Candidate, Machine, Timings
 from hardware.thread_pool import ThreadPool
-from nppsim._cache import CACHE_FOLDER
+from nppsim._numba.cache import CACHE_FOLDER
 from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
-from nppsim.files import write_json
 from nppsim.generate import CATEGORIES, generate
+from nppsim.io.files import write_json
+from nppsim.io.reading import mismatch, read_json
 from nppsim.observe import layout
 from nppsim.observe.graph import announce, state_at_start
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.reading import mismatch, read_json
-from nppsim.workers import OtherPrograms
+from nppsim.parallel.workers import OtherPrograms
 from rl.config.ppo import MEMORY_SEGMENT
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy, build_policy

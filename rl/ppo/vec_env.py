@@ -27,10 +27,10 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvO
 
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
-from nppsim.env import Levels, as_bank, level_option
 from nppsim.errors import ConfigError
-from nppsim.outcomes import NAMES, WON
-from nppsim.spaces import flatten_vectors, observation_space
+from nppsim.gym.env import Levels, as_bank, level_option
+from nppsim.gym.spaces import flatten_vectors, observation_space
+from nppsim.physics.outcomes import NAMES, WON
 from nppsim.states import impossible
 from rl.curriculum import CurriculumConfig, CurriculumManager, make_sampler
 

@@ -16,18 +16,19 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from nppsim.cluster import EXECUTION_SETTINGS, Workers
 from nppsim.errors import ConfigError
-from nppsim.executor import open_executor
-from nppsim.files import check_output_folder, locked, new_folder, replacing, table, write_json
+from nppsim.io.files import check_output_folder, locked, new_folder, replacing, table, write_json
+from nppsim.io.progress import progress_bar
 from nppsim.levels.level import MODELLED, UNSUPPORTED, left_out, warning_lines
 from nppsim.levels.level_set import LevelSetError
+from nppsim.parallel.cluster import EXECUTION_SETTINGS, Workers
+from nppsim.parallel.executor import open_executor
+from nppsim.parallel.workers import usable_cores
 from nppsim.pictures import render
 from nppsim.pictures.film import record
 from nppsim.pictures.schemes import painted
 from nppsim.planner import gold_in_level
 from nppsim.planner.settings import TIME
-from nppsim.progress import progress_bar
 from nppsim.replays.diff import compare_replays, difference_text
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
@@ -35,7 +36,6 @@ from nppsim.replays.score import score, seconds
 from nppsim.report.pages import check_packages, render_page, write_page
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from nppsim.simulate import simulate
-from nppsim.workers import usable_cores
 from rl import plugins
 from rl.config import ExperimentConfig, VideoConfig
 from rl.policy.player import Shipped

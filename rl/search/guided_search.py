@@ -24,7 +24,7 @@ from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level
 from nppsim.observe.foresight import HORIZON, SAME_AS
-from nppsim.outcomes import WON
+from nppsim.physics.outcomes import WON
 from nppsim.planner.kernels import cell
 from nppsim.planner.search import WinningRun, actions_to, winning_run
 from nppsim.reward import MIN_PATH, RewardConfig

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from bc.demonstrations import INDEX_FORMAT
 from nppsim.errors import ConfigError
+from nppsim.io.reading import files_below, read_json
 from nppsim.levels import campaign
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import FORMAT, INDEX, SINGLE, LevelSet, LevelSetError, scan_folder
-from nppsim.reading import files_below, read_json
 from nppsim.replays.playback import is_named_like_replays, read_file
 from nppsim.replays.replay import Replay, ReplayError, is_replay_set
 from nppsim.simulate import simulate

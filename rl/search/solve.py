@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from nppsim.levels.level import Level
+from nppsim.parallel.workers import usable_cores
 from nppsim.planner import PlannedRun, better_runs
 from nppsim.planner.plan import BEST_FIRST
 from nppsim.planner.search import BestFirst, WinningRun, first_state, verified
 from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
 from nppsim.settings import check_settings, setting
-from nppsim.workers import usable_cores
 from rl.search.guided_search import Agent, BeamSettings, FrameBudget, GuidedSearch
 
 PLANNER = "planner"  # name of the best-first searches of the planner
@@ -98,7 +98,7 @@ def solve(
 ) -> Solution:
     """Find a run that finishes ``level``, then shorten it, and improve it for the objective.
 
-    bar: progress bar (``nppsim.progress``), or None.
+    bar: progress bar (``nppsim.io.progress``), or None.
     threads: number of threads of the simulator; None: all usable cores.
     Without ``settings.seconds`` the result depends only on level, agent and settings.
     Raises Interrupted if Ctrl-C is pressed after a run was found.

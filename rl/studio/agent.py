@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from nppsim import outcomes
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
+from nppsim.io.reading import PlainError, from_plain
 from nppsim.levels.level import Level
+from nppsim.physics import outcomes
 from nppsim.planner.search import PlanStart
-from nppsim.reading import PlainError, from_plain
 from nppsim.reward import GAMMA, TERMS
 from nppsim.simulate import simulate
 from nppsim.studio.agents import Decision, Ending

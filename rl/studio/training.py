@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from nppsim.reading import read_object
+from nppsim.io.reading import read_object
 from rl import plugins
-from rl.doctor.runs import RUN_FILE, Run, find_runs
 from rl.evaluation.results import ResultsError
 from rl.events import Scalars
 from rl.experiment.artifacts import BC_POLICY, SUMMARY
 from rl.experiment.curves import CHARTS, STAGE, Chart, shown_line, stage_names, stages
 from rl.ppo.logs import TABLE, read_table
-from rl.ppo.training_state import Checkpoints
+from rl.training.runs import RUN_FILE, Run, find_runs
+from rl.training.training_state import Checkpoints
 
 POINTS = 400  # maximum number of points per line of a chart, about the width of a chart in px
 LOG_LINES = 40

@@ -12,7 +12,7 @@ from queue import Empty, Queue
 
 import pytest
 
-from nppsim.env import STARTER_LEVELS
+from nppsim.gym.env import STARTER_LEVELS
 
 from browsing import DEADLINE_S
 from places import ROOT

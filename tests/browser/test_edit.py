@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from nppsim.env import STARTER_LEVELS
+from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels import kinds
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import LevelSet

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from nppsim import simulate
-from nppsim.env import STARTER_LEVELS
+from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels.campaign import to_line
 from nppsim.levels.kinds import LOCKED_DOOR, ROCKET_TURRET
 from nppsim.levels.level import TYPE
 from nppsim.levels.level_set import LevelSet
-from nppsim.levels.text import to_text
 from nppsim.planner import plan
 from nppsim.planner.settings import ALL_GOLD
 from nppsim.replays.replay import Replay
@@ -113,7 +112,7 @@ def test_a_level_that_is_dropped_is_played(page, studio):
     page.wait_for_selector("a.card")
     for name, data, opened in (
         ("other.map", other.to_bytes(), other),
-        ("mine.level", to_text(level).encode(), level),
+        ("mine.level", level.to_text().encode(), level),
     ):
         drop(page, name, data)  # the second onto the game of the first
         until(page, lambda: opened.fingerprint in page.url)  # noqa: B023  # called within the loop

@@ -9,7 +9,7 @@ import pytest
 
 from nppsim import simulate
 from nppsim.actions import JUMP, LEFT, RIGHT
-from nppsim.env import STARTER_LEVELS
+from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels.level_set import LevelSet
 from nppsim.replays.replay import Replay
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from nppsim import simulate
 from nppsim.actions import JUMP, LEFT, RIGHT
-from nppsim.env import STARTER_LEVELS
+from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels.level_set import LevelSet
 from nppsim.planner import plan
 from nppsim.replays.replay import Replay

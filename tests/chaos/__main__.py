@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from nppsim import errors
-from nppsim.files import check_output_file, write_json
+from nppsim.io.files import check_output_file, write_json
 from nppsim.settings import Parser, Setting
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from bc.dataset import BCDataset
 from nppsim.errors import UserError, needed
+from nppsim.io.reading import read_json
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import INDEX, LevelSet
-from nppsim.reading import read_json
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet
 from rl.events import read_scalars

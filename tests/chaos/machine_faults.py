@@ -25,10 +25,10 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim._cache import CACHE_FOLDER
+from nppsim._numba.cache import CACHE_FOLDER
 from nppsim.errors import BROKEN_PIPE, INTERRUPTED, REFUSED, UserError
-from nppsim.files import LOCK, table
-from nppsim.reading import PlainError, from_plain, read_json
+from nppsim.io.files import LOCK, table
+from nppsim.io.reading import PlainError, from_plain, read_json
 from tests.chaos.integrity import damaged, left_over
 from tests.chaos.targets import ROOT, TARGETS, Target, make_world, names_of, run_of
 from tests.fuzz import damage

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from nppsim.errors import UserError
-from nppsim.reading import MAX_JSON_BYTES, parse_json, read_bytes, read_json
+from nppsim.io.reading import MAX_JSON_BYTES, parse_json, read_bytes, read_json
 from rl.events import read_scalars
 from rl.policy import checkpoint
 

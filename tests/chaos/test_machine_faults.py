@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from nppsim.files import write_json
+from nppsim.io.files import write_json
 from nppsim.levels.level_set import LevelSet
 from tests.chaos import machine_faults as faults
 from tests.chaos.integrity import damaged, left_over

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 import nppsim.__main__
-from nppsim.env import STARTER_LEVELS
+from nppsim.gym.env import STARTER_LEVELS
 from rl.config.command_line import resolve
 
 from places import ROOT

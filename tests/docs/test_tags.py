@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from nppsim import reward
-from rl.ppo.hierarchical import HierarchicalLosses
 from rl.ppo.logs import DISTILLATION
+from rl.ppo.variants.hierarchical import HierarchicalLosses
 
 from places import ROOT
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nppsim.errors import ConfigError, UserError, did_you_mean, redact
-from nppsim.files import table, write_bytes
+from nppsim.io.files import table, write_bytes
 from tests.fuzz.damage import Reader
 from tests.fuzz.readers import readers
 

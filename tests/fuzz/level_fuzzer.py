@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nppsim._kernel import numba_config
+from nppsim._numba.decorators import numba_config
 from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.files import table
 from nppsim.generate import CATEGORIES, generate
+from nppsim.io.files import table
 from nppsim.levels.kinds import ENTITY_NAMES, NINJA
 from nppsim.levels.level import BOTTOM_Y, MIRROR_X, MODE, ORIENTATION, STEPS_PER_TILE, Level, LevelError, X, Y
 from nppsim.levels.stage import COLUMNS, ROWS

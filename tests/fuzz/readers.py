@@ -10,8 +10,8 @@ import numpy as np
 import nppsim
 from bc.dataset import BCDataset, DatasetConfig, load_or_build
 from bc.demonstrations import find_replays
-from nppsim.files import write_json
 from nppsim.generate import generate
+from nppsim.io.files import write_json
 from nppsim.levels.campaign import to_line
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet
@@ -24,13 +24,13 @@ from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.simulate import Run
 from rl.config import ExperimentConfig
 from rl.config.resume import stored_config
-from rl.doctor.reference import FORMAT as REFERENCE
-from rl.doctor.reference import VERSION, load_reference
 from rl.evaluation.comparison import read_levels, write_levels
 from rl.evaluation.results import DevHistory, EpisodeRecord, LevelWins, read_history
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
-from rl.ppo.digests import read_trail
+from rl.tools.reference import FORMAT as REFERENCE
+from rl.tools.reference import VERSION, load_reference
+from rl.training.digests import read_trail
 from tests.fuzz import damage
 from tests.fuzz.damage import Reader
 from tests.fuzz.readers_of_messages import readers_of_messages

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from nppsim.errors import needed
-from nppsim.files import write_json
 from nppsim.generate import generate
+from nppsim.io.files import write_json
+from nppsim.io.reading import parse_json
 from nppsim.levels.campaign import to_line
-from nppsim.reading import parse_json
 from nppsim.replays.replay import Replay
 from nppsim.studio.drafts import draft_of, findings, level_of
 from nppsim.studio.errors import StudioError

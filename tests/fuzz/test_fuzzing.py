@@ -158,7 +158,7 @@ def test_reading_a_minari_dataset_imports_nothing_that_its_metadata_names(valid,
         del file["episode_0/actions"]
         file.create_dataset("episode_0/actions", (1 << 40,), "i8", chunks=(100,))
     ending = attempt(READERS["minari"], path)
-    assert (ending.refused, ending.wrong) == (True, "") and ending.place.startswith("nppsim/hdf5.py")
+    assert (ending.refused, ending.wrong) == (True, "") and ending.place.startswith("nppsim/io/hdf5.py")
 
 
 def test_an_input_depends_only_on_reader_seed_and_number(valid, monkeypatch):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from nppsim import errors
-from nppsim.files import table
+from nppsim.io.files import table
 from nppsim.settings import Parser
 
 

@@ -13,8 +13,8 @@ from rl.evaluation import comparison, results, suite
 from rl.evaluation.results import DevHistory, LevelWins
 from rl.evaluation.suite import EvaluationSuite, RandomPolicy
 from rl.policy.backtracking import BacktrackingPlayer
-from rl.ppo.model_selection import EarlyStopping
 from rl.ppo.ppo import PPO
+from rl.training.model_selection import EarlyStopping
 from tests.mutation.mutation import Patch, mutation
 
 
@@ -122,7 +122,7 @@ def _(patch: Patch) -> None:
     patch.wrap(EvaluationSuite, "_record", changed)
 
 
-@mutation("the history of dev levels is that of the previous evaluation", tests=("tests/rl/doctor/test_compare.py",))
+@mutation("the history of dev levels is that of the previous evaluation", tests=("tests/rl/tools/test_compare.py",))
 def _(patch: Patch) -> None:
     earlier: list[LevelWins] = []
 
@@ -134,7 +134,7 @@ def _(patch: Patch) -> None:
     patch.wrap(DevHistory, "add", changed)
 
 
-@mutation("early stopping never updates its best", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("early stopping never updates its best", tests=("tests/rl/training/test_monitor.py",))
 def _(patch: Patch) -> None:
     def changed(original, early, success):
         before = early.best
@@ -145,7 +145,7 @@ def _(patch: Patch) -> None:
     patch.wrap(EarlyStopping, "update", changed)
 
 
-@mutation("early stopping counts all evaluations", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("early stopping counts all evaluations", tests=("tests/rl/training/test_monitor.py",))
 def _(patch: Patch) -> None:
     def changed(original, early, success):
         original(early, success)
@@ -154,7 +154,7 @@ def _(patch: Patch) -> None:
     patch.wrap(EarlyStopping, "update", changed)
 
 
-@mutation("a roll-back does not restore the optimiser", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("a roll-back does not restore the optimiser", tests=("tests/rl/training/test_monitor.py",))
 def _(patch: Patch) -> None:
     patch.wrap(
         PPO,

@@ -11,7 +11,7 @@ def _(patch: Patch) -> None:
     patch.set(EventWriter, "add_scalar", lambda writer, tag, value, step: None)
 
 
-@mutation("scalars are written to another folder", tests=("tests/rl/ppo/test_monitor.py",))
+@mutation("scalars are written to another folder", tests=("tests/rl/training/test_monitor.py",))
 def _(patch: Patch) -> None:
     def changed(original, writer, folder):
         original(writer, f"{folder}_of_another_run" if "tensorboard" in str(folder) else folder)

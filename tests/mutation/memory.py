@@ -6,12 +6,12 @@ import torch
 from rl.policy.player import RecurrentPlayer
 from rl.policy.recurrent import RECURRENT_STATE
 from rl.policy.subtasks import SUBTASK, ActiveSubtasks
-from rl.ppo.hierarchical import HierarchicalBuffer, HierarchicalLosses, HierarchicalPPO, HighLevelLosses
-from rl.ppo.recurrent import RecurrentBuffer, RecurrentPPO
+from rl.ppo.variants.hierarchical import HierarchicalBuffer, HierarchicalLosses, HierarchicalPPO, HighLevelLosses
+from rl.ppo.variants.recurrent import RecurrentBuffer, RecurrentPPO
 from tests.mutation.mutation import Patch, mutation
 
 
-@mutation("hidden states outlive their episode", tests=("tests/rl/ppo/test_recurrent.py",))
+@mutation("hidden states outlive their episode", tests=("tests/rl/ppo/variants/test_recurrent.py",))
 def _(patch: Patch) -> None:
     def carry_on(original, ppo, t):
         original(ppo, t)
@@ -20,7 +20,7 @@ def _(patch: Patch) -> None:
     patch.wrap(RecurrentPPO, "after_decision", carry_on)
 
 
-@mutation("updates start from other hidden states than the rollout", tests=("tests/rl/ppo/test_recurrent.py",))
+@mutation("updates start from other hidden states than the rollout", tests=("tests/rl/ppo/variants/test_recurrent.py",))
 def _(patch: Patch) -> None:
     def others(original, buffer, index, keys=None):
         found = original(buffer, index, keys)
@@ -29,7 +29,7 @@ def _(patch: Patch) -> None:
     patch.wrap(RecurrentBuffer, "observations", others)
 
 
-@mutation("a rollout starts from empty hidden states", tests=("tests/rl/ppo/test_recurrent.py",))
+@mutation("a rollout starts from empty hidden states", tests=("tests/rl/ppo/variants/test_recurrent.py",))
 def _(patch: Patch) -> None:
     def forget(original, ppo, *arguments, **named):
         ppo.states = np.zeros_like(ppo.states)
@@ -38,7 +38,7 @@ def _(patch: Patch) -> None:
     patch.wrap(RecurrentPPO, "collect_rollouts", forget)
 
 
-@mutation("sequences of an update cross the ends of episodes", tests=("tests/rl/ppo/test_recurrent.py",))
+@mutation("sequences of an update cross the ends of episodes", tests=("tests/rl/ppo/variants/test_recurrent.py",))
 def _(patch: Patch) -> None:
     def endless(original, buffer, index):
         ends, buffer.episode_ends = buffer.episode_ends, torch.zeros_like(buffer.episode_ends)
@@ -50,7 +50,7 @@ def _(patch: Patch) -> None:
     patch.wrap(RecurrentBuffer, "follows", endless)
 
 
-@mutation("a recurrent network is trained on single decisions", tests=("tests/rl/ppo/test_recurrent.py",))
+@mutation("a recurrent network is trained on single decisions", tests=("tests/rl/ppo/variants/test_recurrent.py",))
 def _(patch: Patch) -> None:
     patch.wrap(RecurrentBuffer, "follows", lambda original, buffer, index: torch.zeros_like(index, dtype=torch.bool))
 
@@ -70,7 +70,9 @@ def _(patch: Patch) -> None:
     patch.set(RecurrentPlayer, "begin", lambda player, envs: None)
 
 
-@mutation("updates use the current subtask, not that of the rollout", tests=("tests/rl/ppo/test_hierarchical.py",))
+@mutation(
+    "updates use the current subtask, not that of the rollout", tests=("tests/rl/ppo/variants/test_hierarchical.py",)
+)
 def _(patch: Patch) -> None:
     patch.wrap(
         HierarchicalBuffer,
@@ -82,7 +84,7 @@ def _(patch: Patch) -> None:
     )
 
 
-@mutation("one subtask for all environments", tests=("tests/rl/ppo/test_hierarchical.py",))
+@mutation("one subtask for all environments", tests=("tests/rl/ppo/variants/test_hierarchical.py",))
 def _(patch: Patch) -> None:
     def give(original, commands, envs, chosen, obs):
         original(commands, envs, chosen, obs)
@@ -91,7 +93,7 @@ def _(patch: Patch) -> None:
     patch.wrap(ActiveSubtasks, "start", give)
 
 
-@mutation("the high level is in no loss", tests=("tests/rl/ppo/test_hierarchical.py",))
+@mutation("the high level is in no loss", tests=("tests/rl/ppo/variants/test_hierarchical.py",))
 def _(patch: Patch) -> None:
     def changed(original, further, parts, *rest):
         return HierarchicalLosses(*parts, *[torch.zeros(())] * 4)
@@ -99,7 +101,7 @@ def _(patch: Patch) -> None:
     patch.wrap(HighLevelLosses, "__call__", changed)
 
 
-@mutation("subtask inputs start at random weights", tests=("tests/rl/ppo/test_hierarchical.py",))
+@mutation("subtask inputs start at random weights", tests=("tests/rl/ppo/variants/test_hierarchical.py",))
 def _(patch: Patch) -> None:
     def made(original, ppo, *arguments, **named):
         original(ppo, *arguments, **named)

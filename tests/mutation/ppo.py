@@ -11,11 +11,12 @@ import torch.nn.functional as F
 from hardware.thread_pool import summed_gradients
 from rl.config import PPOConfig
 from rl.config.curriculum import CurriculumConfig
-from rl.ppo import logs, off_policy
+from rl.ppo import logs
 from rl.ppo.losses import normalized, ppo_losses
-from rl.ppo.off_policy import importance_weights, priorities, vtrace
 from rl.ppo.ppo import PPO, compute_gae
 from rl.ppo.rollout_buffer import RolloutBuffer
+from rl.ppo.variants import off_policy
+from rl.ppo.variants.off_policy import importance_weights, priorities, vtrace
 from tests.mutation.mutation import Patch, mutation
 
 
@@ -119,7 +120,7 @@ def _(patch: Patch) -> None:
     _gae(patch, lambda rewards, values, ends, last, gamma, lam: (rewards, values, ends, last, gamma, 1.0))
 
 
-@mutation("truncated episodes are not bootstrapped", tests=("tests/rl/ppo/test_off_policy.py",))
+@mutation("truncated episodes are not bootstrapped", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
     patch.wrap(PPO, "_bootstrap_timeouts", lambda original, ppo, timeouts: original(ppo, []))
 
@@ -180,7 +181,7 @@ def _(patch: Patch) -> None:
     patch.wrap(PPO, "_backward", changed)
 
 
-@mutation("gradients of minibatches add up", tests=("tests/rl/ppo/test_off_policy.py",))
+@mutation("gradients of minibatches add up", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
     added: dict[int, tuple[torch.Tensor | None, torch.Tensor | int]] = {}  # parameters too, so that no id comes again
 
@@ -230,7 +231,7 @@ def _(patch: Patch) -> None:
     patch.wrap(PPO, "_act", changed)
 
 
-@mutation("observations are stored a decision late", tests=("tests/rl/ppo/test_off_policy.py",))
+@mutation("observations are stored a decision late", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
     def changed(original, ppo, t):
         actions = original(ppo, t)
@@ -250,7 +251,7 @@ def _(patch: Patch) -> None:
     patch.wrap(RolloutBuffer, "store_ages", changed)
 
 
-@mutation("updates are skipped", tests=("tests/rl/ppo/test_off_policy.py",))
+@mutation("updates are skipped", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
     def changed(original, ppo, *given, **named):
         original(ppo, *given, **named)
@@ -288,7 +289,7 @@ def _(patch: Patch) -> None:
     patch.wrap(RolloutBuffer, "minibatches", changed)
 
 
-@mutation("progress runs at half speed", tests=("tests/rl/ppo/test_off_policy.py",))
+@mutation("progress runs at half speed", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
     original = PPO.progress.fget  # type: ignore[attr-defined]
     patch.set(PPO, "progress", property(lambda ppo: original(ppo) / 2))
@@ -323,7 +324,7 @@ def _(patch: Patch) -> None:
     _steps(patch, change)
 
 
-@mutation("the gradient norm is logged after clipping", tests=("tests/rl/ppo/test_off_policy.py",))
+@mutation("the gradient norm is logged after clipping", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
     _steps(patch, lambda steps, norms: (steps, [norm.clamp(max=0.5) for norm in norms]))
 
@@ -344,32 +345,32 @@ def _(patch: Patch) -> None:
     patch.wrap(PPO, "record_rollout", changed)
 
 
-@mutation("importance weights of prioritised draws are 1", tests=("tests/rl/ppo/test_off_policy.py",))
+@mutation("importance weights of prioritised draws are 1", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
     patch.everywhere(importance_weights, lambda original, chances, beta: torch.ones(len(chances)))
 
 
-@mutation("importance weights of prioritised draws are inverted", tests=("tests/rl/ppo/test_off_policy.py",))
+@mutation("importance weights of prioritised draws are inverted", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
     patch.everywhere(importance_weights, lambda original, chances, beta: original(chances, -beta))
 
 
-@mutation("priorities are ignored", tests=("tests/rl/ppo/test_off_policy.py",))
+@mutation("priorities are ignored", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
     patch.everywhere(priorities, lambda original, advantages, alpha: np.full(len(advantages), 1 / len(advantages)))
 
 
-@mutation("V-trace ratios are inverted", tests=("tests/rl/ppo/test_off_policy.py",))
+@mutation("V-trace ratios are inverted", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
     patch.everywhere(vtrace, lambda original, *given, **named: original(*given[:4], 1 / given[4], *given[5:], **named))
 
 
-@mutation("targets are not re-estimated between passes", tests=("tests/rl/ppo/test_off_policy.py",))
+@mutation("targets are not re-estimated between passes", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
     patch.set(off_policy, "reestimate", lambda ppo, samples: samples)
 
 
-@mutation("advantages of later passes are not normalised", tests=("tests/rl/ppo/test_off_policy.py",))
+@mutation("advantages of later passes are not normalised", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
     def changed(original, ppo, samples):
         samples = original(ppo, samples)

@@ -5,7 +5,7 @@ import numpy as np
 from nppsim import reward
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.outcomes import WON
+from nppsim.physics.outcomes import WON
 from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
 from tests.mutation.mutation import Patch, mutation

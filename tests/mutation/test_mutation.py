@@ -2,7 +2,7 @@
 
 import pytest
 
-from nppsim import files
+from nppsim.io import files
 from tests.mutation.mutation import ROOT, Mutation, Patch, all_mutations
 from tests.mutation.runner import BROKEN, MISSED, NOTICED, run_each
 
@@ -26,7 +26,7 @@ def test_every_mutation_names_tests_that_exist():
 
 
 TEST = """
-from nppsim import files
+from nppsim.io import files
 def test_sum():
     assert "1" in files.table(("a",), [(1,)])
 """

@@ -15,14 +15,14 @@ from numba import config
 
 import nppsim
 from nppsim import bank, batch, decision
-from nppsim._phases import PHASES
+from nppsim._numba.phases import PHASES
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.observe import layout
 from nppsim.observe.stacking import Stacking
-from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
+from nppsim.physics.outcomes import DIED, NAMES, TIMEOUT, WON
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.simulate import _run as simulate_kernel
 

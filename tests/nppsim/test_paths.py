@@ -14,8 +14,8 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
-from nppsim.outcomes import NAMES, WON
 from nppsim.paths import MAX_PATH
+from nppsim.physics.outcomes import NAMES, WON
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import NO_STEP, follow
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nppsim.reading import PlainError, from_plain
+from nppsim.io.reading import PlainError, from_plain
 
 
 @dataclass(frozen=True)

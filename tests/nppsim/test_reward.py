@@ -9,7 +9,7 @@ from nppsim import reward
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.outcomes import DIED, TIMEOUT, WON
+from nppsim.physics.outcomes import DIED, TIMEOUT, WON
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.reward import PATH_SHAPING, STRAIGHT_LINE_SHAPING, RewardConfig, audit
 from nppsim.shadow.level_twin import LevelTwin

@@ -739,14 +739,14 @@ def test_several_folders_are_stored_and_gone_on_with(folder):
 
 
 def test_an_output_folder_without_permission_is_refused(folder, monkeypatch):
-    monkeypatch.setattr("nppsim.files.os.access", lambda path, mode: False)
+    monkeypatch.setattr("nppsim.io.files.os.access", lambda path, mode: False)
     with pytest.raises(ConfigError, match=r"--output-dir experiments: cannot be written \(no permission"):
         resolve(REQUIRED)
 
 
 def test_a_full_disk_is_told_before_training(folder, monkeypatch):
     usage = shutil.disk_usage(folder)
-    monkeypatch.setattr("nppsim.files.shutil.disk_usage", lambda path: usage._replace(free=200 << 20))
+    monkeypatch.setattr("nppsim.io.files.shutil.disk_usage", lambda path: usage._replace(free=200 << 20))
     resolve(REQUIRED)
     for more in (["--seeds", "1", "2"], ["--record-eval-videos"]):
         with pytest.raises(ConfigError, match="--output-dir experiments: the disk is too full: .* GB may be needed"):

@@ -17,7 +17,7 @@ import time
 import psutil
 from playwright.sync_api import Page, sync_playwright
 
-from nppsim.env import STARTER_LEVELS
+from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels.level_set import LevelSet
 
 LEVEL = LevelSet.open(STARTER_LEVELS)[0]  # running to and fro is harmless here

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from nppsim.files import write_json
+from nppsim.io.files import write_json
 
 
 def episode(category="simple", outcome="won", frames=10, ret=1.0, level_index=0):

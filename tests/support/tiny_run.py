@@ -14,11 +14,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch
 from stable_baselines3.common.logger import Logger
 
-from nppsim.files import write_json
-from rl.doctor.reference import make_reference
-from rl.doctor.runs import RUN_FILE, Run, find_runs
-from rl.ppo.digests import DigestTrail
+from nppsim.io.files import write_json
 from rl.ppo.logs import TABLE, GrowingTable, ScalarOutput
+from rl.tools.reference import make_reference
+from rl.training.digests import DigestTrail
+from rl.training.runs import RUN_FILE, Run, find_runs
 
 from learners import make_ppo
 from places import DATA

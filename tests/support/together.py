@@ -41,7 +41,7 @@ def train(ranks, folder):
     """Run three updates, then repeat the third from its restored start."""
     import pytest
 
-    from rl.ppo import training_state
+    from rl.training import training_state
 
     from learners import make_ppo, roll_out, weights
 

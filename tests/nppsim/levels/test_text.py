@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import nppsim
 from nppsim.levels import kinds
 from nppsim.levels.level import MAX_RECORDS, MAX_TEXT, Level, LevelError
-from nppsim.levels.text import TILE_CHARACTERS, to_text
+from nppsim.levels.text import TILE_CHARACTERS
 from nppsim.levels.tiles import NUM_TILE_SHAPES
 
 from places import ROOT
@@ -52,7 +52,7 @@ def test_any_level_comes_back_from_its_text(seed, title, odd):
         tiles[seed % 23, seed % 42] = 38 + seed % 200
         records[-1, 0] = 30 + seed % 200
     level = Level(tiles, records, title=title, exit_count=seed % 4 if odd else level.exit_count)
-    again = Level.from_text(to_text(level))
+    again = Level.from_text(level.to_text())
     assert again == level and again.title == title
     assert again.to_bytes() == level.to_bytes()
 
@@ -62,7 +62,7 @@ def test_a_count_byte_that_is_full_comes_back(kind):
     records = np.array([[0, 40, 40, 0, 0]] + 300 * [[kind, 40, 40, 0, 0]])
     counts = {"exit_count": 255} if kind == kinds.EXIT else {"ball_count": 255}
     level = Level(np.zeros((23, 42), np.uint8), records, **counts)
-    assert Level.from_text(to_text(level)).to_bytes() == level.to_bytes()
+    assert Level.from_text(level.to_text()).to_bytes() == level.to_bytes()
 
 
 def test_the_largest_level_is_read_whole_and_a_longer_text_refused(tmp_path):

@@ -14,7 +14,7 @@ from nppsim.generate import generate
 from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.measure import throughput, timing, workload
 from nppsim.measure.workload import RANDOM_TYPES, Amount, generated_levels, random_levels, random_play, recorded_play
-from nppsim.outcomes import WON
+from nppsim.physics.outcomes import WON
 from nppsim.planner import plan
 from nppsim.replays.playback import find_files, read_file
 from nppsim.replays.replay import Replay

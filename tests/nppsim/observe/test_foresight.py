@@ -8,8 +8,8 @@ from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level
 from nppsim.observe import layout
 from nppsim.observe.foresight import AHEAD, DEAD_END, HORIZON
-from nppsim.outcomes import DIED, WON
 from nppsim.paths import MAX_PATH
+from nppsim.physics.outcomes import DIED, WON
 
 from worlds import corridor, mixed_level, random_level, room, tiles
 

@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from nppsim.env import NppEnv
+from nppsim.gym.env import NppEnv
+from nppsim.gym.spaces import observation_space
 from nppsim.observe import images, layout, vectors
 from nppsim.physics import entities, movers
 from nppsim.physics.evil_ninjas import EVIL_RADIUS
 from nppsim.physics.state import RADIUS
-from nppsim.spaces import observation_space
 
 from places import ROOT
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nppsim.batch import BatchSimulator
-from nppsim.env import NppEnv
+from nppsim.gym.env import NppEnv
+from nppsim.gym.vector_env import NppVectorEnv
 from nppsim.levels import kinds
 from nppsim.observe import layout
 from nppsim.observe.stacking import MOST_FRAMES, NO_STACKS, PADDINGS, Stacking, frames_back
-from nppsim.vector_env import NppVectorEnv
 
 from worlds import FLOOR, corridor
 

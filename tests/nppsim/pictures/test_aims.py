@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("PIL")
 
 import nppsim
-from nppsim.env import NppEnv
+from nppsim.gym.env import NppEnv
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.physics.aims import BEAM, CROSSHAIR, LOCKED, NO_AIM, ROCKET, TRACE, WARNING

@@ -7,10 +7,10 @@ from gymnasium import wrappers
 
 pytest.importorskip("PIL")
 
-from nppsim.env import NppEnv
+from nppsim.gym.env import NppEnv
+from nppsim.gym.vector_env import NppVectorEnv
 from nppsim.pictures import live
 from nppsim.pictures.region import RenderError
-from nppsim.vector_env import NppVectorEnv
 
 from worlds import mixed_level, small_room, straight
 

@@ -14,7 +14,7 @@ from nppsim.generate import generate
 from nppsim.generate.course import STATIONS, course
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
-from nppsim.outcomes import WON
+from nppsim.physics.outcomes import WON
 from nppsim.physics.state import DEAD
 from nppsim.planner import PlanStart, better_runs, kernels, par_frames, plan, retime
 from nppsim.planner.kernels import Queue

@@ -10,10 +10,10 @@ import pytest
 
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.env import NppEnv
+from nppsim.gym.env import NppEnv
+from nppsim.gym.vector_env import NppVectorEnv
 from nppsim.observe import layout
 from nppsim.reward import PRESETS, RewardConfig
-from nppsim.vector_env import NppVectorEnv
 
 from places import ROOT
 from worlds import KINDS, MIXED, UNFINISHED, corridor, mixed_level, random_level, room

@@ -11,7 +11,6 @@ from nppsim.errors import ConfigError
 from nppsim.levels.kinds import GOLD, MINE, ROCKET_TURRET
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
-from nppsim.levels.text import to_text
 from nppsim.planner import plan
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
@@ -115,7 +114,7 @@ def test_more_levels_than_can_be_shown_are_refused(levels, monkeypatch):
 def test_a_level_is_given_as_a_file_and_opened_again(page, format):
     answer = page.get(f"levels/{moving_level().fingerprint}/file?format={format}")
     assert answer.headers["content-disposition"].startswith("attachment; filename=")
-    expected = moving_level().to_bytes() if format == "map" else to_text(moving_level()).encode()
+    expected = moving_level().to_bytes() if format == "map" else moving_level().to_text().encode()
     assert answer.content == expected
     assert page.post("open", answer.content)["level"] == moving_level().fingerprint
     assert "give one of" in page.get(f"levels/{moving_level().fingerprint}/file?format=exe", 400).json()["error"]

@@ -10,7 +10,7 @@ import pytest
 
 import nppsim
 from nppsim.batch import BatchSimulator
-from nppsim.outcomes import NAMES
+from nppsim.physics.outcomes import NAMES
 from nppsim.reward import TERMS
 from nppsim.studio import documents, watching
 from nppsim.studio.agents import AgentError, Decision, Ending

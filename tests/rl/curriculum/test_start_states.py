@@ -6,7 +6,7 @@ import pytest
 from benchmarks.curriculum import sizes_of_curriculum
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
-from nppsim.outcomes import DIED, WON
+from nppsim.physics.outcomes import DIED, WON
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.curriculum.start_states import FADE, MAX_LOSSES, MAX_WINS, STEPS, Prefixes, Run, StartStateError

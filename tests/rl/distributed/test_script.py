@@ -11,7 +11,7 @@ import pytest
 
 from rl.events import event_folders
 from rl.experiment import train
-from rl.ppo.digests import read_trail
+from rl.training.digests import read_trail
 
 from excerpt import excerpt
 from places import ROOT

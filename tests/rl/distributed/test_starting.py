@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nppsim.errors import ConfigError
-from nppsim.files import write_json
+from nppsim.io.files import write_json
 from rl.config import ExperimentConfig, HardwareConfig
 from rl.config.resume import CONFIG
 from rl.distributed.launch import _cause

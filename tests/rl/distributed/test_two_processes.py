@@ -8,7 +8,7 @@ import together
 import torch
 
 from nppsim.errors import ConfigError
-from nppsim.signals import ENDING
+from nppsim.io.signals import ENDING
 from rl.distributed.launch import ProcessError, launch
 from rl.distributed.ranks import Started, joined
 

@@ -21,7 +21,7 @@ from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe import layout
 from nppsim.observe.stacking import Stacking
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.outcomes import NAMES
+from nppsim.physics.outcomes import NAMES
 from rl.evaluation.results import ALL, aggregate
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.policy import checkpoint

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nppsim.files import write_json
+from nppsim.io.files import write_json
 from nppsim.measure.intervals import wilson
 from rl.evaluation.results import (
     DevHistory,

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 import torch
 
-from nppsim.signals import StopRequest
+from nppsim.io.signals import StopRequest
 from rl.config.command_line import resolve
 from rl.evaluation.results import read_history
 from rl.experiment import evaluator as evaluation

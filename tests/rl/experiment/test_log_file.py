@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from nppsim.files import FolderError, locked
+from nppsim.io.files import FolderError, locked
 from rl.experiment.log_file import LOG_FILE, LogFile
 
 

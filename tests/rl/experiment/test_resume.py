@@ -10,18 +10,18 @@ import torch
 
 import hardware
 from nppsim.errors import ConfigError
-from nppsim.files import FolderError, locked, write_json
+from nppsim.io.files import FolderError, locked, write_json
 from nppsim.levels.level_set import LevelSet
+from rl.checks.doctor import read_findings
 from rl.config.command_line import resolve
-from rl.doctor.doctor import read_findings
 from rl.experiment import stages
 from rl.experiment.data import load_data
 from rl.experiment.jobs import make_jobs
 from rl.experiment.run import run
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
-from rl.ppo.digests import first_divergence, read_trail
 from rl.search.guided_search import Agent
+from rl.training.digests import first_divergence, read_trail
 from tests.chaos.same_run import differences
 
 from excerpt import excerpt

@@ -13,7 +13,7 @@ from rl.policy import checkpoint
 from rl.policy.architectures import ALIASES, ARCHITECTURES, get_architecture
 from rl.policy.policy import build_policy
 from rl.policy.weight_map import check_same_policy, transfer
-from rl.ppo import training_state
+from rl.training import training_state
 
 from learners import AT_ONCE, LEVELS, logged, make_ppo, roll_out
 from networks import EVERY_NAME, WITH_PARTS, dataset_of, number_formats, observed, remembering, simulator_for

@@ -7,7 +7,7 @@ import torch
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.outcomes import DIED
+from nppsim.physics.outcomes import DIED
 from nppsim.simulate import simulate
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy.backtracking import DEATHS, PHASES, BacktrackingPlayer, with_backtracking

@@ -378,5 +378,5 @@ def test_nothing_in_the_project_unpickles_but_the_conversion_of_archives():
         for path in (ROOT / folder).rglob("*.py")
         if opens.search(path.read_text())
     }
-    between_own_processes = {"nppsim/workers.py", "rl/policy/player.py"}
+    between_own_processes = {"nppsim/parallel/workers.py", "rl/policy/player.py"}
     assert found == {"rl/policy/sb3.py"} | between_own_processes

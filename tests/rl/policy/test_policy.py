@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from stable_baselines3 import PPO
 
+from nppsim.gym.spaces import flatten_vectors, observation_space
 from nppsim.observe import layout
 from nppsim.observe.foresight import AHEAD
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
-from nppsim.spaces import flatten_vectors, observation_space
 from rl.policy.architectures import ARCHITECTURES, ArchitectureError, get_architecture
 from rl.policy.networks import ByteLinear, NormalizeObservations, ObservationError, patches
 from rl.policy.policy import DEATH_PENALTY, NppPolicy, build_policy, death_penalty, sample_actions

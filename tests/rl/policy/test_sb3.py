@@ -12,12 +12,12 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 import rl.ppo.vec_env
 from nppsim.batch import BatchSimulator
-from nppsim.env import STARTER_LEVELS, NppEnv
 from nppsim.errors import UserError
+from nppsim.gym.env import STARTER_LEVELS, NppEnv
+from nppsim.gym.spaces import observation_space
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.observe.stacking import Stacking
-from nppsim.spaces import observation_space
 from rl.config import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.policy.sb3 import CLAMP, ScaledFeatures

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from nppsim.errors import ConfigError
+from nppsim.gym.spaces import flatten_vectors
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.spaces import flatten_vectors
 from rl.config import ExperimentConfig, StackingConfig
 from rl.policy import checkpoint
 from rl.policy.architectures import ArchitectureError, get_architecture

@@ -10,13 +10,13 @@ from stable_baselines3.common.logger import Logger
 
 from nppsim.actions import ACTION_TAGS
 from nppsim.errors import ConfigError
-from nppsim.outcomes import DIED, TIMEOUT, WON
+from nppsim.physics.outcomes import DIED, TIMEOUT, WON
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.policy.policy import NppPolicy, build_policy
 from rl.ppo import ppo as ppo_module
-from rl.ppo import training_state
 from rl.ppo.losses import DivergedError
 from rl.ppo.ppo import PPO
+from rl.training import training_state
 
 from learners import (
     AT_ONCE,

@@ -17,14 +17,14 @@ from nppsim.generate import generate
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.outcomes import DIED, WON
+from nppsim.physics.outcomes import DIED, WON
 from rl.config import PPOConfig
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.policy.architectures import get_architecture
-from rl.ppo.callbacks import PPOCallback
 from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
+from rl.training.callbacks import PPOCallback
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

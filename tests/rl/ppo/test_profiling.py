@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from rl.config import ProfilingConfig
-from rl.ppo.callbacks import FOLDER, gpu_utilisation, profilers
-from rl.ppo.digests import DigestTrail, first_divergence, read_trail
 from rl.ppo.ppo import PHASES
+from rl.training.callbacks import FOLDER, gpu_utilisation, profilers
+from rl.training.digests import DigestTrail, first_divergence, read_trail
 
 from learners import make_ppo
 

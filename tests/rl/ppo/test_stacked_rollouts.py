@@ -13,9 +13,9 @@ from hardware.thread_pool import ThreadPool
 from nppsim.observe import layout
 from nppsim.observe.stacking import Stacking
 from rl.policy.architectures import get_architecture
-from rl.ppo import training_state
 from rl.ppo.ppo import PPO
 from rl.ppo.update_benchmark import UpdateBenchmark
+from rl.training import training_state
 
 from learners import AT_ONCE, make_env, make_plan, make_ppo, roll_out, statistics, weights
 

@@ -5,7 +5,7 @@ import pytest
 from nppsim.errors import ConfigError
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.ppo import training_state
+from rl.training import training_state
 
 from learners import logged, make_ppo, roll_out
 

@@ -18,7 +18,7 @@ from torch.distributions import Categorical, kl_divergence
 
 from hardware.thread_pool import ThreadPool
 from nppsim.observe import layout
-from nppsim.outcomes import WON
+from nppsim.physics.outcomes import WON
 from nppsim.reward import TERMS as TERMS_OF_REWARD
 from rl.policy.policy import build_policy, observation_space
 from rl.ppo import logs

@@ -13,8 +13,8 @@ from stable_baselines3.common.vec_env import VecFrameStack, VecMonitor, VecNorma
 
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
+from nppsim.gym.spaces import observation_space
 from nppsim.levels import kinds
-from nppsim.spaces import observation_space
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.ppo.vec_env import BatchVecEnv, make_sb3

@@ -1,0 +1,1 @@
+"""Compilation of kernels: decorators, cache, progress."""

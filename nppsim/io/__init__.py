@@ -1,0 +1,1 @@
+"""Files, untrusted input, HDF5, signals and progress bars."""

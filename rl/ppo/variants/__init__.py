@@ -1,0 +1,1 @@
+"""Variants of PPO: recurrent, hierarchical, off-policy."""

@@ -1,0 +1,1 @@
+"""Comparison of runs, A/B experiments, sweeps and export."""

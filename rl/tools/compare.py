@@ -1,0 +1,332 @@
+"""Comparison of two groups of trainings A and B, seed by seed: first divergence and its cause, learning, speed.
+
+    comparison, = compare_runs(find_runs(old), find_runs(new), Tolerance())
+    print(comparison.text())
+    comparison.different        # True if there is a difference beyond the tolerance
+
+Divergences are found in digest files, which have hashes of each update (``rl.training.digests``).
+Learning is measured by success on the dev levels.  Differences are paired by level and seed, and confidence intervals are
+over levels and seeds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from nppsim.io.files import table
+from nppsim.measure.intervals import Estimate, mean_difference, ratio_of_means
+from rl.evaluation.comparison import Comparison, compare, format_difference
+from rl.evaluation.results import ALL, History, ResultsError, level_wins
+from rl.events import Scalars
+from rl.training.digests import Divergence, first_divergence
+from rl.training.runs import Run, differences, explanation
+
+GRID = 50  # number of points at which learning curves are compared
+RETURN = "rollout/ep_rew_mean"
+DELIVERED = "success on dev levels, delivered policy, %"
+OVER_TRAINING = "success on dev levels, mean over training, %"
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Accepted differences."""
+
+    success: float = 0.0  # tolerated difference of success rates on the dev levels (0 to 1), even if significant
+    speed: float = 0.1  # tolerated relative difference of the time per decision
+    exact: bool = False  # if True, each training must also have a partner with the same digests
+
+
+@dataclass(frozen=True)
+class SeedTrail:
+    """Comparison of the digest files of two trainings."""
+
+    seed: int | None  # common seed; None if the seeds differ
+    updates: (
+        int  # number of lines that both digest files have, including the state before training; 0 if one is missing
+    )
+    divergence: Divergence | None  # first difference, or None
+    because: str  # explanation of the divergence
+    alone: int = 0  # number of lines that only one of the two digest files has
+
+    @property
+    def same(self) -> bool:
+        """True if both digest files have the same lines."""
+        return self.updates > 0 and self.divergence is None and not self.alone
+
+    def __str__(self) -> str:
+        seed = "" if self.seed is None else f"seed {self.seed}: "
+        if not self.updates:
+            return f"{seed}no digests to compare"
+        found = f"the same in all {self.updates} common records"
+        if self.divergence is not None:
+            found = f"first divergence at {self.divergence}, {self.because}"
+        alone = f"; {self.alone} update{'s' if self.alone > 1 else ''} only in one of them" if self.alone else ""
+        return f"{seed}{found}{alone}"
+
+
+@dataclass(frozen=True)
+class SpeedRow:
+    """Seconds per million decisions in one phase of A and B, and their ratio B / A."""
+
+    phase: str
+    a: float
+    b: float
+    ratio: Estimate
+
+
+@dataclass(frozen=True)
+class RunsComparison:
+    """Comparison of the trainings of one label (architecture and condition) in A and B."""
+
+    label: str
+    seeds: int  # number of pairs of trainings
+    trails: list[SeedTrail]  # comparison of the digest files of each pair
+    learning: dict[str, Comparison]  # name -> comparison of success on dev levels, B minus A
+    curves: dict[str, tuple[float, float, Estimate]]  # name -> (A, B, B minus A), paired by seed only
+    speed: list[SpeedRow]  # total, followed by the phases
+    unpaired: list[str]  # trainings without a partner
+    notes: list[str]  # omitted comparisons, with reasons
+    tolerance: Tolerance
+
+    @property
+    def reasons(self) -> list[str]:
+        """Descriptions of the differences beyond the tolerance."""
+        found = []
+        if DELIVERED in self.learning:
+            total = self.learning[DELIVERED].categories[ALL]
+            differs = total.clear or (total.ci95 is None and total.difference)
+            if differs and abs(total.difference) > self.tolerance.success:
+                found.append(f"success on the dev levels ({100 * total.difference:+.1f} points)")
+        for row in self.speed[:1]:
+            low, high, limit = row.ratio.low, row.ratio.high, self.tolerance.speed
+            if low is not None and high is not None and (low > 1 + limit or high < 1 - limit):
+                found.append(f"speed ({row.ratio.value:.2f} times the time per decision)")
+        if self.tolerance.exact:
+            found += [str(trail) for trail in self.trails if not trail.same] + self.unpaired
+        return found
+
+    @property
+    def decided(self) -> bool:
+        """True if learning was compared, or need not be because all digests are equal."""
+        return DELIVERED in self.learning or all(trail.same for trail in self.trails)
+
+    @property
+    def different(self) -> bool:
+        """True if there is a difference beyond the tolerance."""
+        return bool(self.reasons)
+
+    def text(self) -> str:
+        """Format the comparison as Markdown."""
+        lines = [f"## {self.label}, {self.seeds} seed{'s' if self.seeds > 1 else ''}", "", *map(str, self.trails)]
+        rows = []
+        for name, comparison in self.learning.items():
+            total = comparison.categories[ALL]
+            rows.append((name, f"{100 * total.first:.1f}", f"{100 * total.second:.1f}", format_difference(total)))
+        rows += [(name, f"{b:.3g}", f"{a:.3g}", str(estimate)) for name, (a, b, estimate) in self.curves.items()]
+        if rows:
+            lines += ["", table(("learning", "B", "A", "B - A [95 %]"), rows, "lrrr")]
+            lines += [comparison.sentence for comparison in list(self.learning.values())[:1]]
+        if self.speed:
+            rows = [(row.phase, f"{row.a:.1f}", f"{row.b:.1f}", str(row.ratio)) for row in self.speed]
+            lines += ["", table(("s per million decisions", "A", "B", "B / A [95 %]"), rows, "lrrr")]
+        if notes := self.unpaired + self.notes:
+            lines += ["", *(f"note: {note}" for note in notes)]
+        verdict = "NOT DECIDED: learning could not be compared"
+        if self.different:
+            verdict = f"different: {'; '.join(self.reasons)}"
+        elif self.decided:
+            verdict = "no difference beyond the tolerance"
+        return "\n".join([*lines, "", verdict])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        plain = {name: getattr(self, name) for name in ("label", "seeds", "unpaired", "notes")}
+        return plain | {
+            "trails": [asdict(trail) | {"text": str(trail)} for trail in self.trails],
+            "learning": {name: comparison.to_dict() for name, comparison in self.learning.items()},
+            "curves": {name: {"a": a, "b": b, "difference": asdict(e)} for name, (a, b, e) in self.curves.items()},
+            "speed": [asdict(row) for row in self.speed],
+            "tolerance": asdict(self.tolerance),
+            "reasons": self.reasons,
+            "different": self.different,
+            "decided": self.decided,
+        }
+
+
+def compare_runs(a: Sequence[Run], b: Sequence[Run], tolerance: Tolerance) -> list[RunsComparison]:
+    """Compare B with A, label by label.  Raises ResultsError if no trainings can be paired."""
+    pairs, unpaired = _pair_up(a, b)
+    return [_compare(label, rows, tolerance, unpaired) for label, rows in pairs.items()]
+
+
+def _pair_up(a: Sequence[Run], b: Sequence[Run]) -> tuple[dict[str, list[tuple[Run, Run]]], list[str]]:
+    """Return the pairs of trainings with equal label and seed, by label, and descriptions of trainings without a partner.
+
+    Labels may differ if each side has a single label.  Seeds may differ if each side has a single training.
+    """
+    single_label = len({run.label for run in a}) == len({run.label for run in b}) == 1
+    pairs: dict[str, list[tuple[Run, Run]]] = {}
+    for one in a:
+        partners = [other for other in b if single_label or other.label == one.label]
+        same_seed = [other for other in partners if other.seed == one.seed]
+        chosen = same_seed or (partners if len(a) == len(b) == 1 else [])
+        if chosen:
+            name = one.label if one.label == chosen[0].label else f"{one.label} against {chosen[0].label}"
+            pairs.setdefault(name, []).append((one, chosen[0]))
+    if not pairs:
+        raise ResultsError(
+            f"no trainings to compare: {_names(a)} on one side, {_names(b)} on the other; give trainings with the same label "
+            "and seed, or one on each side"
+        )
+    paired = {id(run) for rows in pairs.values() for pair in rows for run in pair}
+    return pairs, [f"without a partner: {_names([run])}" for run in (*a, *b) if id(run) not in paired]
+
+
+def _names(runs: Sequence[Run]) -> str:
+    return ", ".join(f"{run.label} seed {run.seed}" for run in runs)
+
+
+def _compare(
+    label: str, pairs: Sequence[tuple[Run, Run]], tolerance: Tolerance, unpaired: Sequence[str]
+) -> RunsComparison:
+    notes = []
+    for one, other in pairs:
+        if one.finished != other.finished:
+            unfinished = other if one.finished else one
+            notes.append(f"{unfinished.folder}: this training has not finished, but its partner has")
+    learning = _learning(pairs, notes)
+    if len(pairs) == 1 and learning:
+        notes.append(
+            "one seed on each side: the intervals are for these two policies and ignore variation between seeds"
+        )
+    return RunsComparison(
+        label,
+        len(pairs),
+        [_trail(one, other) for one, other in pairs],
+        learning,
+        _curves(pairs),
+        _speed(pairs, notes),
+        list(unpaired),
+        notes,
+        tolerance,
+    )
+
+
+def _trail(one: Run, other: Run) -> SeedTrail:
+    divergence = first_divergence(one.trail, other.trail)
+    because = "" if divergence is None else explanation(divergence, differences([one.metadata, other.metadata]))
+    first, second = ({row["update"] for row in run.trail} for run in (one, other))
+    seed = one.seed if one.seed == other.seed else None
+    return SeedTrail(seed, len(first & second), divergence, because, alone=len(first ^ second))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Learning
+
+
+def _learning(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> dict[str, Comparison]:
+    """Compare success on dev levels, of the delivered policies and as mean over the decisions that all runs reached."""
+    runs = [run for side in zip(*pairs, strict=True) for run in side]
+    histories = []
+    for run in runs:
+        if run.history is None or not len(run.history.decisions):
+            notes.append(f"{run.folder}: success on each dev level was not stored: learning is not compared")
+            return {}
+        histories.append(run.history)
+    try:
+        level_wins(histories, [history.success[0] for history in histories])
+    except ResultsError as error:
+        notes.append(f"success is not compared: {error}")
+        return {}
+    counts = [len(history.decisions) for history in histories]
+    if len(set(counts)) > 1:
+        notes.append(
+            f"numbers of evaluations differ ({', '.join(map(str, counts))}): the best of more evaluations is biased upwards"
+        )
+    grid = common_grid([history.decisions for history in histories])
+    shares = {
+        DELIVERED: [one.delivered(_guarded(run)) for one, run in zip(histories, runs, strict=True)],
+        OVER_TRAINING: [_on_grid(history, grid).mean(axis=0) for history in histories],
+    }
+    half = len(pairs)
+    return {
+        name: compare("B", "A", level_wins(histories[half:], of[half:]), level_wins(histories[:half], of[:half]))
+        for name, of in shares.items()
+    }
+
+
+def _guarded(run: Run) -> bool:
+    """Return True if the weights that were best on the dev levels were delivered, False for the last weights."""
+    entry = run.metadata["settings"].get("evaluation.retention_guard")
+    return entry is None or entry.value == "True"
+
+
+def common_grid(decisions: Sequence[np.ndarray]) -> np.ndarray:
+    """Return numbers of decisions float64[GRID] in the common range of all series; one number without such a range."""
+    first, last = max(float(d[0]) for d in decisions), min(float(d[-1]) for d in decisions)
+    return np.linspace(first, last, GRID) if first < last else np.array([min(first, last)])
+
+
+def _on_grid(history: History, grid: np.ndarray) -> np.ndarray:
+    """Interpolate success linearly between evaluations.  grid: decisions [G].  Returns float64[G, L]."""
+    at = np.interp(grid, history.decisions, np.arange(len(history.decisions)))
+    low = np.floor(at).astype(int)
+    high = np.minimum(low + 1, len(history.decisions) - 1)
+    part = (at - low)[:, None]
+    return (1 - part) * history.success[low] + part * history.success[high]
+
+
+def _curves(pairs: Sequence[tuple[Run, Run]]) -> dict[str, tuple[float, float, Estimate]]:
+    """Compare the mean return over training, paired by seed."""
+    if any(RETURN not in run.scalars for pair in pairs for run in pair):
+        return {}
+    series = [[run.scalars[RETURN] for run in pair] for pair in pairs]
+    grid = common_grid([scalars.steps for row in series for scalars in row])
+    a, b = np.array([[np.interp(grid, s.steps, s.values).mean() for s in row] for row in series]).T
+    return {"return per training episode, mean": (float(a.mean()), float(b.mean()), mean_difference(b, a))}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Speed
+
+
+def _speed(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> list[SpeedRow]:
+    """Compare the time per decision, in total and by phase; [] if the machines differ."""
+    machines = {run.machine_key for pair in pairs for run in pair}
+    if len(machines) > 1:
+        notes.append(f"speed is not compared: {' / '.join(sorted(machines))}")
+        return []
+    costs = [[seconds_per_decision(run.scalars) for run in side] for side in zip(*pairs, strict=True)]
+    if any(not len(cost) for side in costs for cost in side):
+        notes.append("speed is not compared: a training has not logged any update")
+        return []
+    a, b = (np.concatenate(side) for side in costs)
+    rows = [_speed_row("all", a.sum(axis=1), b.sum(axis=1))]
+    rows += [_speed_row(name, a[:, i], b[:, i]) for i, name in enumerate(("rollout", "update"))]
+    speeds = [[run.speed for run in pair if run.speed] for pair in pairs]
+    if any(len(row) < 2 for row in speeds):
+        return rows
+    for phase in speeds[0][0]["share"]:  # known for finished trainings only
+        if all(phase in entry["share"] for row in speeds for entry in row):
+            x, y = np.array([[entry["share"][phase] / entry["decisions_per_s"] for entry in row] for row in speeds]).T
+            rows += [_speed_row(f"of these: {phase}", x, y)] if (x > 0).all() and (y > 0).all() else []
+    return rows
+
+
+def _speed_row(phase: str, a: np.ndarray, b: np.ndarray) -> SpeedRow:
+    """Compare seconds per decision of A and B."""
+    return SpeedRow(phase, 1e6 * float(a.mean()), 1e6 * float(b.mean()), ratio_of_means(b, a))
+
+
+def seconds_per_decision(scalars: Mapping[str, Scalars]) -> np.ndarray:
+    """Return seconds per decision of each rollout and its update, float64[updates, 2], without the slow first update."""
+    if not {"sim/decisions_per_s", "sim/update_s"} <= scalars.keys():
+        return np.empty((0, 2))
+    rates, updates = scalars["sim/decisions_per_s"], scalars["sim/update_s"]
+    # an update is logged together with the next rollout, and the last update at the end of training
+    count = min(len(rates.steps), len(updates.steps))
+    sizes = np.diff(rates.steps, prepend=0)[:count]
+    costs = np.stack([1 / rates.values[:count], updates.values[:count] / sizes], axis=1)
+    return costs[1:] if count > 2 else costs

@@ -1,0 +1,1 @@
+"""Callbacks, monitoring and checkpoints of a training."""

@@ -1,0 +1,209 @@
+"""State of a training in checkpoints, the checkpoints of a run, and zip files for Stable-Baselines3.
+
+    checkpoints = Checkpoints(folder / "checkpoints", keep=3)
+    checkpoints.add(decisions)                     # path of the next checkpoint
+    checkpoints.prune()                            # after writing it: delete old checkpoints
+    checkpoints.newest(previous=False, log=print)  # checkpoint to resume from
+
+``checkpoint_<decisions>.safetensors`` and ``final.safetensors`` contain everything that training needs to resume.
+``best.safetensors`` has the best weights so far for users; the checkpoints also contain these weights.
+"""
+
+import copy
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from stable_baselines3 import PPO as StableBaselinesPPO
+
+from nppsim.errors import ConfigError
+from nppsim.io.files import append_text, write_bytes, write_text
+from rl.events import WRITTEN
+from rl.policy import checkpoint
+from rl.policy.checkpoint import CheckpointError
+from rl.policy.policy import NppPolicy
+from rl.ppo.ppo import PPO
+
+NUMBERS = (  # attributes of PPO, stored in checkpoints
+    *("updates", "actor_updates", "critic_only", "kl_penalty_scale", "kl_penalty_start"),
+    *("seconds", "cpu_seconds", "decisions_played", "num_timesteps", "n_passes"),
+)
+
+
+def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
+    """Write a zip file for ``stable_baselines3.PPO.load``; the loaded PPO can continue training with its own
+    buffers."""
+    config, policy = ppo.config, ppo.policy
+    model = StableBaselinesPPO(
+        NppPolicy,
+        ppo.env,
+        learning_rate=float(config.learning_rate or 0),
+        n_steps=ppo.n_steps,
+        batch_size=ppo.batch_size,
+        n_epochs=ppo.n_epochs,
+        gamma=ppo.gamma,
+        gae_lambda=ppo.gae_lambda,
+        clip_range=config.clip_range,
+        clip_range_vf=config.clip_range_vf,
+        ent_coef=config.ent_coef_start,
+        vf_coef=config.vf_coef,
+        max_grad_norm=config.max_grad_norm,
+        target_kl=config.target_kl,
+        policy_kwargs={
+            "architecture": policy.architecture,
+            "statistics": policy.statistics,
+            "precision": policy.precision,
+        },
+        device=ppo.device,
+        _init_setup_model=False,  # creates neither a buffer nor a second network
+    )
+    model.policy, model.num_timesteps, model._n_updates = policy, ppo.num_timesteps, ppo.n_passes
+    model._last_obs = None  # a loaded model starts new episodes
+    archive = io.BytesIO()  # in memory, as torch's writer raises an unclear error on a full disk
+    model.save(archive)
+    write_bytes(path, archive.getbuffer())
+
+
+def process_state(ppo: PPO) -> dict[str, Any]:
+    """Return the state of one training process."""
+    return {
+        **ppo.extra_state(),
+        "environments": ppo.env.state(),
+        "curriculum": ppo.sampler.state_dict(),
+        "shuffling": ppo.rng.bit_generator.state,
+        "sampling": ppo.action_rng.get_state(),
+        "torch": torch.get_rng_state(),
+    }
+
+
+def training_state(ppo: PPO) -> dict[str, Any]:
+    """Return everything except the weights that training needs to resume between two updates, bit for bit on a CPU.
+
+    Call this function in the first process only.  The entry "others" has the ``process_state`` of the other processes.
+    """
+    others = ppo.ranks.call_peers(process_state)
+    infos = [{"r": ret, "l": length} for ret, length in zip(ppo.episode_returns, ppo.episode_lengths, strict=True)]
+    return {
+        "optimizer": ppo.policy.optimizer.state_dict(),
+        **{name: getattr(ppo, name) for name in NUMBERS},
+        "elapsed_s": ppo.elapsed_s,
+        "phase_seconds": dict(ppo.phase_seconds),
+        "episodes": [infos, list(ppo.episode_wins)],
+        "reference": None if ppo.reference is None else ppo.reference.state_dict(),
+        **process_state(ppo),
+        **({"others": others} if others else {}),
+    }
+
+
+def load_training_state(ppo: PPO, policy_state: dict, training: dict) -> None:
+    """Load the weights and the ``training_state`` of a checkpoint in all processes.
+
+    Raises ConfigError for other environments or another number of processes.
+    """
+    others = training.get("others", [])
+    if not ppo.ranks.rank and len(others) + 1 != ppo.ranks.size:
+        raise ConfigError(
+            f"the run was trained by {len(others) + 1} processes, not {ppo.ranks.size}; resume it with "
+            f"--num-processes {len(others) + 1}"
+        )
+    common = {name: value for name, value in training.items() if name != "others"}
+    ppo.ranks.call_peers(_load_other, policy_state, common, others)
+    ppo.restore(policy_state, training["optimizer"], training["actor_updates"])
+    for name in NUMBERS:
+        setattr(ppo, name, training[name])
+    ppo.elapsed_before_s = training["elapsed_s"]
+    ppo.kl_penalty_start = min(ppo.kl_penalty_start, ppo.progress)  # progress is smaller if the run was extended
+    ppo.phase_seconds.update(training["phase_seconds"])
+    ppo.env.load(training["environments"])
+    ppo.started = True
+    infos, wins = training["episodes"]
+    ppo.episode_returns.extend(info["r"] for info in infos)
+    ppo.episode_lengths.extend(info["l"] for info in infos)
+    ppo.episode_wins.extend(wins)
+    ppo.sampler.load_state_dict(training["curriculum"])
+    ppo.apply_stage_settings()
+    ppo.rng.bit_generator.state = training["shuffling"]
+    ppo.action_rng.set_state(training["sampling"])
+    torch.set_rng_state(training["torch"])
+    if training["reference"] is not None:
+        ppo.reference = copy.deepcopy(ppo.policy).requires_grad_(False)
+        ppo.reference.load_state_dict(training["reference"])
+    ppo.load_extra_state(training)
+
+
+def _load_other(ppo: PPO, policy_state: dict, training: dict, others: list[dict]) -> None:
+    """Load the state of this process, which is not the first."""
+    load_training_state(ppo, policy_state, training | others[ppo.ranks.rank - 1])
+
+
+FINAL = f"final{checkpoint.SUFFIX}"
+BEST = f"best{checkpoint.SUFFIX}"
+SET_ASIDE = ".set_aside"  # suffix of a checkpoint that is damaged, or was skipped by --previous-checkpoint
+
+
+class Checkpoints:
+    """Checkpoint files of one run, whose names are in the file WRITTEN.
+
+    Other files are neither used nor deleted, whatever their names.  Without WRITTEN, all files with names of checkpoints
+    are those of the run.
+    keep: number of newest checkpoints that ``prune`` leaves, in addition to the final one.
+    """
+
+    def __init__(self, folder: Path, keep: int):
+        self.folder = folder
+        self.keep = keep
+        self.final = folder / FINAL
+        self.best = folder / BEST
+        self._record = folder / WRITTEN
+
+    def add(self, decisions: int) -> Path:
+        """Return the path for the checkpoint after this number of decisions; record its name."""
+        if not self._record.is_file():
+            write_text(self._record, "".join(f"{path.name}\n" for path in self.existing()))
+        append_text(self._record, f"{self.path(decisions).name}\n")
+        return self.path(decisions)
+
+    def path(self, decisions: int) -> Path:
+        """Return the path of the checkpoint after this number of decisions."""
+        return self.folder / f"checkpoint_{decisions}{checkpoint.SUFFIX}"
+
+    def existing(self) -> list[Path]:
+        """Return the existing checkpoints by number of decisions, the final one last."""
+        numbered = re.compile(rf"checkpoint_(\d+){re.escape(checkpoint.SUFFIX)}", re.ASCII)  # not checkpoint_copy_8192
+        if self._record.is_file():
+            names = self._record.read_text(encoding="utf-8", errors="replace").splitlines()
+        else:
+            names = [path.name for path in self.folder.glob("*")]
+        decisions = {int(found[1]) for name in names if (found := numbered.fullmatch(name))}
+        during = [path for path in map(self.path, sorted(decisions)) if path.exists()]
+        return [*during, *([self.final] if self.final.exists() else [])]
+
+    def prune(self) -> None:
+        """Delete all checkpoints except the newest ``keep`` and the final one."""
+        during = [path for path in self.existing() if path != self.final]
+        for path in during[: -self.keep]:
+            path.unlink()
+
+    def newest(self, previous: bool, log: Callable[[str], None]) -> tuple[Path, dict[str, Any]] | None:
+        """Return path and content of the checkpoint to resume from; None without a checkpoint.
+
+        previous: True to rename the newest checkpoint and use the one before it.
+        Raises CheckpointError for a damaged file.
+        """
+        found = self.existing()
+        if previous and found:
+            unwanted = found.pop()
+            unwanted.rename(unwanted.with_name(unwanted.name + SET_ASIDE))
+            log(f"{unwanted}: renamed to {unwanted.name}{SET_ASIDE}")
+        if not found:
+            return None
+        try:
+            return found[-1], checkpoint.load(found[-1])
+        except CheckpointError as error:
+            other = (
+                f"resumes from {found[-2].name}" if len(found) > 1 else "starts again, as there is no other checkpoint"
+            )
+            raise CheckpointError(f"{error}; with --previous-checkpoint the run {other}") from error

@@ -1,0 +1,207 @@
+"""NppEnv: the contracts of Gymnasium and Stable-Baselines3."""
+
+import inspect
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env as gymnasium_check
+
+import nppsim
+from nppsim.gym.env import ENV_ID, NppEnv
+from nppsim.gym.spaces import observation_space
+from nppsim.gym.vector_env import NppVectorEnv
+from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
+from nppsim.observe import layout
+from nppsim.reward import TERMS
+
+from worlds import KINDS, mixed_level, straight
+
+ALL_NAMES = tuple(spec.name for spec in layout.SPECS.values())
+RIGHT, JUMP = 2, 3
+
+
+@pytest.fixture(scope="module")
+def bank():
+    return nppsim.LevelBank(
+        [straight(name="long"), straight(mine=True, name="mined"), straight(length=24, name="longer")]
+    )
+
+
+def play(env, action, most=2000):
+    """Rewards and the last step of an episode of one action."""
+    rewards = []
+    for _ in range(most):
+        step = env.step(action)
+        rewards.append(step[1])
+        if step[2] or step[3]:
+            return rewards, step
+    raise AssertionError(f"no end within {most} decisions")
+
+
+@pytest.mark.parametrize("names", [layout.VISION_FREE, ALL_NAMES])
+def test_gymnasium_accepts_the_environment_without_a_warning(bank, names):
+    env = gymnasium.make("nppsim/Npp-v0", levels=bank, observations=names, render_mode="rgb_array")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".*different render modes.*")  # there is no spec to make the others from
+        gymnasium_check(env.unwrapped)
+    assert set(env.observation_space) == set(layout.observation_keys(names))
+
+
+@pytest.mark.parametrize("names", [layout.VISION_FREE, ALL_NAMES])
+def test_stable_baselines3_accepts_the_environment_without_a_warning(bank, names):
+    checker = pytest.importorskip("stable_baselines3.common.env_checker")  # needs torch, unlike all else here
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checker.check_env(NppEnv(bank, names))
+
+
+def test_all_but_pictures_are_vectors_within_finite_bounds():
+    for key, box in observation_space(layout.ALL).items():
+        assert len(box.shape) == (3 if key in layout.IMAGES else 1), key
+        assert box.is_bounded(), key
+        assert np.prod(box.shape) == np.prod(layout.SPECS[key].shape)
+
+
+def test_observations_of_lively_levels_lie_within_their_bounds():
+    """Drones, thwumps, balls, pads, doors and lasers in a random level, played at random; with what kills and without."""
+    env = NppEnv([mixed_level(seed, kinds=KINDS[seed]) for seed in range(6)], layout.ALL)
+    rng = np.random.default_rng(0)
+    for level in range(6):
+        observation, _ = env.reset(options={"level": level})
+        for _ in range(150):
+            for key, values in observation.items():
+                box = env.observation_space[key]
+                assert box.contains(values), (key, np.flatnonzero((values < box.low) | (values > box.high)))
+            observation, *_, terminated, truncated, _ = env.step(int(rng.integers(6)))
+            if terminated or truncated:
+                observation, _ = env.reset(options={"level": level})
+
+
+def test_without_levels_the_shipped_ones_are_played():
+    env = gymnasium.make("nppsim/Npp-v0")
+    assert len(env.unwrapped.bank) == 30 and env.unwrapped.bank.reachable.all()
+    _, info = env.reset(seed=0)
+    assert info["level_name"].endswith(".map")
+    assert len(NppVectorEnv(num_envs=2).bank) == 30
+
+
+def test_holding_right_wins_and_the_ledger_is_the_return(bank):
+    env = NppEnv(bank)
+    _, start = env.reset(seed=1, options={"level": 0})
+    assert start == {"level": 0, "level_name": "long"}
+    rewards, (observations, _, terminated, truncated, info) = play(env, RIGHT)
+    assert terminated and not truncated
+    assert info["is_success"] is True and info["outcome"] == "won" and info["level_name"] == "long"
+    assert info["decisions"] == len(rewards)
+    assert info["episode_return"] == pytest.approx(sum(rewards), abs=1e-4)
+    assert tuple(info["reward_terms"]) == TERMS
+    assert sum(info["reward_terms"].values()) == pytest.approx(info["episode_return"])
+    assert observations["reachability_features"][6] == 1.0  # the last state is shown, not the next start
+
+
+def test_inputs_reproduce_the_episode(bank):
+    env = NppEnv(bank, frame_skip=3)
+    env.reset(options={"level": 0})
+    _, (observations, *_, info) = play(env, RIGHT)
+    run = nppsim.simulate(bank.levels[0], env.inputs)
+    assert (run.outcome, run.frames) == ("won", info["frames"])
+    np.testing.assert_array_equal(observations["game_state"][:2], run.position[-1].astype(np.float32))
+
+
+def test_the_action_space_contains_bools_and_arrays_of_one_integer(bank):
+    env = NppEnv(bank)
+    env.reset(options={"level": 0})
+    for action in (1, True, np.int64(1), np.array(1)):
+        assert env.action_space.contains(action)
+        env.step(action)
+    assert env.inputs.tolist() == [nppsim.ACTION_INPUT[1]] * 16
+
+
+def test_a_mine_terminates_and_waiting_truncates(bank):
+    env = NppEnv(bank)
+    env.reset(options={"level": 1})
+    _, (_, _, terminated, truncated, info) = play(env, RIGHT)
+    assert (terminated, truncated, info["is_success"], info["outcome"]) == (True, False, False, "died")
+    env.reset(options={"level": 1})
+    _, (_, _, terminated, truncated, info) = play(env, 0)
+    assert (terminated, truncated, info["is_success"], info["outcome"]) == (False, True, False, "timeout")
+    assert bank.time_limit[1] <= info["frames"] < bank.time_limit[1] + 4
+
+
+def test_frame_skip_is_the_number_of_frames_of_a_decision(bank):
+    for frame_skip in (1, 4, 7):
+        env = NppEnv(bank, frame_skip=frame_skip)
+        env.reset(options={"level": 0})
+        for _ in range(3):
+            env.step(RIGHT)
+        assert len(env.inputs) == 3 * frame_skip
+
+
+def test_seeds_decide_the_levels_and_draw_all_of_them(bank):
+    def levels(seed):
+        env = NppEnv(bank)
+        return [env.reset(seed=seed if k == 0 else None)[1]["level"] for k in range(40)]
+
+    assert levels(5) == levels(5) != levels(6)
+    assert set(levels(5)) == {0, 1, 2}
+
+
+def test_wrong_use_is_named(bank):
+    env = NppEnv(bank)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
+        env.step(0)
+    env.reset(options={"level": 1})
+    with pytest.raises(ValueError, match="action is 6"):
+        env.step(6)
+    play(env, RIGHT)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="ended"):
+        env.step(0)
+    with pytest.raises(ValueError, match=r"options\['level'\] is 3; expected level indices 0\.\.2"):
+        env.reset(options={"level": 3})
+    with pytest.raises(ValueError, match="unknown option 'lvl'; known: level"):
+        env.reset(options={"lvl": 0})
+    with pytest.raises(ValueError, match="unknown observation 'sate'"):
+        NppEnv(bank, ("sate",))
+    with pytest.raises(ValueError, match="render_mode is 'ansi'"):
+        NppEnv(bank, render_mode="ansi")
+    with pytest.raises(LevelSetError, match="does not exist"):
+        NppEnv("no/such/folder")
+
+
+def test_levels_come_from_a_folder_too(tmp_path, bank):
+    LevelSet.write(tmp_path / "set", [(level, LevelEntry("simple")) for level in bank.levels])
+    env = gymnasium.make("nppsim/Npp-v0", levels=tmp_path / "set", observations=("state",))
+    assert env.unwrapped.bank.levels == bank.levels
+
+
+def test_defaults_are_those_of_the_simulator():
+    wanted = inspect.signature(nppsim.BatchSimulator).parameters
+    for env in (NppEnv, NppVectorEnv):
+        for name, parameter in inspect.signature(env).parameters.items():
+            if name in wanted and name not in ("levels", "num_envs"):
+                assert parameter.default == wanted[name].default, f"{env.__name__}({name}=...)"
+
+
+def test_learners_that_mask_actions_find_the_masks_through_wrappers(bank):
+    """Where sb3-contrib's MaskablePPO looks for them: https://sb3-contrib.readthedocs.io/en/master/modules/ppo_mask.html"""
+    env = gymnasium.make(ENV_ID, levels=bank)
+    rng = np.random.default_rng(0)
+    env.reset(seed=0)
+    masked, over = 0, False
+    while not over:
+        mask = env.get_wrapper_attr("action_masks")()
+        masked += np.count_nonzero(~mask)
+        *_, terminated, truncated, _ = env.step(int(rng.choice(np.flatnonzero(mask))))
+        over = terminated or truncated
+    assert masked > 0
+
+
+def test_the_spec_of_an_environment_with_a_path_can_be_written_as_json(tmp_path, bank):
+    LevelSet.write(tmp_path / "levels", ((level, LevelEntry("0.map")) for level in bank.levels[:1]))
+    env = gymnasium.make(ENV_ID, levels=tmp_path / "levels")
+    spec = gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json())
+    assert spec.kwargs["levels"] == str(tmp_path / "levels")
+    assert gymnasium.make(spec).unwrapped.bank.levels == env.unwrapped.bank.levels

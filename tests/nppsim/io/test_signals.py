@@ -1,0 +1,59 @@
+"""Signals in a block that must not be cut short."""
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from nppsim.io.signals import child_process, deferred_signals
+
+
+@pytest.fixture(autouse=True)
+def usual(monkeypatch):
+    """Whoever runs the tests may ignore signals."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_the_first_is_noted_and_a_second_ctrl_c_does_not_wait():
+    message = []
+    with deferred_signals(message.append) as stop:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert (stop.by, message) == ("SIGTERM", ["SIGTERM"])
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_one_that_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with deferred_signals(print) as stop:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert stop.by == ""
+    assert signal.signal(signal.SIGHUP, before) == signal.SIG_IGN
+
+
+@pytest.mark.parametrize(("interruption", "status"), [(("by SIGTERM",), 7), ((), -signal.SIGKILL)])
+def test_a_child_hears_what_came_to_this_process_alone_and_is_killed_where_it_does_not_end(
+    interruption, status, tmp_path
+):
+    code = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print(flush=True); time.sleep(60)"
+    log_file, seconds = tmp_path / "log", 20 if interruption else 0.01
+    children = []
+
+    def interrupted():
+        with child_process([sys.executable, "-c", code], log_file, seconds) as child:
+            children.append(child)
+            while not log_file.read_text():  # until it listens
+                time.sleep(0.01)
+            raise KeyboardInterrupt(*interruption)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert children[0].returncode == status

@@ -1,0 +1,358 @@
+"""Comparison of stored runs, made by hand here: differences, the first divergence and its cause, learning, speed."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from nppsim.io.files import write_json
+from rl.config.resume import FINISHED_FILE
+from rl.evaluation.results import HISTORY_FILE, DevHistory, LevelWins
+from rl.events import EventWriter
+from rl.tools.reference import FORMAT, VERSION
+from rl.training.digests import TRAIL_FILE
+from rl.training.runs import find_runs
+
+from programs import load_script
+
+compare_runs = load_script("compare_runs")
+LEVELS = 200
+SETTINGS = {
+    "ppo.gae_lambda": (0.95, "default"),
+    "ppo.gamma": (0.995, "default"),
+    "plan.num_envs": (512, "hardware plan"),
+}
+HOST = {"cpu": "some processor", "cores": 2, "system": "Linux"}
+
+
+def wins(success, seed=0):
+    """Wins on the dev levels, one episode each."""
+    won = np.random.default_rng(seed).permutation(LEVELS) < success * LEVELS
+    names = tuple(f"level {i}" for i in range(LEVELS))
+    return LevelWins(names, ("simple",) * LEVELS, np.ones(LEVELS, np.int64), won[None].astype(np.int64))
+
+
+def trail(parts_of_update, updates=4):
+    """Lines of a trail; parts_of_update: update -> part -> another digest than usual."""
+    usual = {"observations": "a", "actions": "b", "advantages": "c", "parameters": "d"}
+    schedule = {"learning_rate": 1e-3}
+    rows = [
+        {"update": u, "decisions": 100 * u, "schedule": schedule, "digests": usual | parts_of_update.get(u, {})}
+        for u in range(updates)
+    ]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def stored(folder, *, seeds=(1,), success=(0.2, 0.5, 0.6), per_million=100.0, host=HOST, level_seed=0, **more):
+    """An experiment's folder as a finished run of some seeds leaves it.
+
+    more: settings, config, parts of the trail, its updates, updates logged, finished.
+    """
+    base = {"experiment_name": folder.name, "seeds": list(seeds), "ppo": {"gae_lambda": 0.95, "gamma": 0.995}}
+    facts = {"data": {"train": "ab"}, "machine": "words", "versions": {"numpy": "2"}, "host": host, "environment": {}}
+    write_json(folder / "config.json", base | facts | more.get("config", {}))
+    entries = {}
+    for seed in seeds:
+        run = folder / "vision_free" / f"seed_{seed}" if len(seeds) > 1 else folder / "vision_free"
+        own = {
+            name: {"value": value, "source": source}
+            for name, (value, source) in (SETTINGS | more.get("settings", {})).items()
+        }
+        write_json(run / "run.json", {"seed": seed, "settings": own})
+        (run / TRAIL_FILE).write_text(trail(more.get("parts", {}), more.get("updates", 4)))
+        if more.get("finished", True):
+            write_json(run / FINISHED_FILE, {})
+        history = DevHistory(run)
+        for i, share in enumerate(success):
+            history.add(1000 * i, wins(share, level_seed + 100 * seed))
+        with EventWriter(run / "tensorboard") as writer:
+            noise = np.random.default_rng(seed)
+            for i in range(1, more.get("logged", 20) + 1):
+                seconds = per_million / 1e6 * 100 * (1 + 0.01 * noise.normal())
+                writer.add_scalar("sim/decisions_per_s", 100 / (0.4 * seconds), 100 * i)
+                writer.add_scalar("sim/update_s", 0.6 * seconds, 100 * i)
+                writer.add_scalar("rollout/ep_rew_mean", i * success[-1] + 0.01 * seed, 100 * i)
+                writer.add_scalar(
+                    "eval/all_success", np.interp(i, [0, 20], [success[0], success[-1]]) + 0.01 * seed, 100 * i
+                )
+        speed = {"decisions_per_s": 1e6 / per_million, "share": {"environment": 0.3, "inference": 0.1, "update": 0.6}}
+        entries[str(seed)] = {"speed": speed}
+    write_json(folder / "results.json", {"architectures": {"vision_free": {"seeds": entries}}})
+    return folder
+
+
+def run(*arguments, capsys):
+    """(status, standard output, standard error) of the script."""
+    status = compare_runs.main([*map(str, arguments)])
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_equal_runs_show_no_difference(tmp_path, capsys):
+    old, new = stored(tmp_path / "old"), stored(tmp_path / "new")
+    status, out, err = run(old, new, "--exact", capsys=capsys)
+    assert (status, err) == (0, "")
+    assert "settings, data, versions and machine are the same" in out
+    assert "seed 1: the same in all 4 common records" in out
+    assert "No difference found between B and A (0.0 points on every level)" in out
+    assert "no difference beyond the tolerance" in out
+
+
+def test_the_first_divergence_is_named_with_the_setting_behind_it(tmp_path, capsys):
+    old = stored(tmp_path / "old")
+    change = {"ppo.gae_lambda": (0.92, "command line"), "ppo.gamma": (0.99, "default")}
+    parts = {2: {"advantages": "x", "parameters": "y"}, 3: {"observations": "z"}}
+    new = stored(tmp_path / "new", settings=change, parts=parts)
+    status, out, _ = run(old, new, capsys=capsys)
+    assert "first divergence at update 2: advantages, because ppo.gae_lambda 0.95 → 0.92" in out
+    assert status == 0, "by itself that is no harm"
+    assert run(old, new, "--exact", capsys=capsys)[0] == 1
+    assert "0.92 (command line)" in out and "0.95 (default)" in out
+
+
+def test_an_unfinished_training_is_not_exactly_equal(tmp_path, capsys):
+    whole, broken = stored(tmp_path / "whole", updates=100), stored(tmp_path / "broken", finished=False)
+    for pair in ((whole, broken), (broken, whole)):
+        status, out, _ = run(*pair, "--exact", capsys=capsys)
+        assert status == 1
+        assert "seed 1: the same in all 4 common records; 96 updates only in one of them" in out.splitlines()[-1]
+        assert f"note: {broken / 'vision_free'}: this training has not finished, but its partner has" in out
+    for folder in (whole, broken):
+        (folder / "vision_free" / HISTORY_FILE).unlink()
+    status, out, _ = run(whole, broken, capsys=capsys)
+    assert status == 2 and "NOT DECIDED" in out
+
+
+def test_exact_comparison_requires_a_partner_for_every_training(tmp_path, capsys):
+    old, more = stored(tmp_path / "old", seeds=(1, 2)), stored(tmp_path / "more", seeds=(1, 2, 3))
+    assert run(old, more, capsys=capsys)[0] == 0
+    for pair in ((old, more), (more, old)):
+        status, out, _ = run(*pair, "--exact", capsys=capsys)
+        assert status == 1 and out.splitlines()[-1] == "different: without a partner: vision_free seed 3"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"config": {"versions": {"numpy": "3"}}}, "perhaps because of different versions: numpy 2 → 3"),
+        ({"config": {"data": {"train": "cd"}}}, "because train ab → cd"),
+        ({"host": HOST | {"cpu": "another"}}, "perhaps because of different machine: cpu some processor → another"),
+        ({"config": {"environment": {"OMP_NUM_THREADS": "4"}}}, "no recorded entry differs"),
+        ({}, "no recorded entry differs"),
+    ],
+)
+def test_a_divergence_is_explained_by_the_most_probable_difference(tmp_path, capsys, changes, expected):
+    old = stored(tmp_path / "old")
+    new = stored(tmp_path / "new", parts={1: {"observations": "x"}}, **changes)
+    assert expected in run(old, new, capsys=capsys)[1]
+
+
+def test_a_clear_difference_of_learning_is_found_and_a_small_one_is_not(tmp_path, capsys):
+    old = stored(tmp_path / "old")
+    worse = stored(tmp_path / "worse", success=(0.2, 0.3, 0.35))
+    status, out, _ = run(old, worse, capsys=capsys)
+    assert status == 1
+    assert "B finishes 25.0 points LESS than A" in out and "different: success on the dev levels (-25.0 points)" in out
+    assert "one seed on each side" in out
+    assert run(old, worse, "--tolerance", "30", capsys=capsys)[0] == 0
+    alike = stored(tmp_path / "alike", success=(0.2, 0.5, 0.6), level_seed=7)  # as many, but other ones
+    status, out, _ = run(old, alike, capsys=capsys)
+    assert status == 0 and "No difference found between B and A" in out
+
+
+def test_seeds_are_paired_and_count(tmp_path, capsys):
+    old = stored(tmp_path / "old", seeds=(1, 2, 3))
+    new = stored(tmp_path / "new", seeds=(1, 2, 3, 4), success=(0.2, 0.6, 0.75))
+    status, out, _ = run(old, new, capsys=capsys)
+    assert status == 1 and "over 200 levels and 3 seeds" in out and "without a partner: vision_free seed 4" in out
+
+
+def test_the_best_policy_is_compared_and_without_the_retention_guard_the_last(tmp_path, capsys):
+    fell = (0.2, 0.7, 0.1)
+    old = stored(tmp_path / "old", success=(0.2, 0.6, 0.7))
+    assert run(old, stored(tmp_path / "new", success=fell), capsys=capsys)[0] == 0
+    unguarded = {"evaluation.retention_guard": (False, "command line")}
+    status, out, _ = run(old, stored(tmp_path / "plain", success=fell, settings=unguarded), capsys=capsys)
+    assert status == 1 and "60.0 points LESS" in out
+
+
+def test_speed_is_compared_on_the_same_machine_only(tmp_path, capsys):
+    old = stored(tmp_path / "old")
+    status, out, _ = run(old, stored(tmp_path / "slow", per_million=130.0), capsys=capsys)
+    assert status == 1 and "different: speed (1.30 times the time per decision)" in out
+    assert "of these: environment" in out
+    assert run(old, tmp_path / "slow", "--speed-tolerance", "50", capsys=capsys)[0] == 0
+    elsewhere = stored(tmp_path / "elsewhere", per_million=130.0, host=HOST | {"cpu": "another"})
+    status, out, _ = run(old, elsewhere, capsys=capsys)
+    assert status == 0 and "speed is not compared" in out
+
+
+def test_three_runs_make_one_table(tmp_path, capsys):
+    old = stored(tmp_path / "old")
+    broken = stored(tmp_path / "broken", success=(0.2, 0.2, 0.2), settings={"ppo.gamma": (0.5, "command line")})
+    fixed = stored(tmp_path / "fixed")
+    status, out, _ = run(old, broken, fixed, capsys=capsys)
+    assert status == 0, "the last against the first"
+    assert "| old " in out and "| broken " in out and "| fixed " in out
+    (row,) = (line for line in out.splitlines() if "ppo.gamma" in line)
+    assert row.split("|")[3].strip() == row.split("|")[5].strip() == "0.995 (default)"
+    assert "0.5 (command line)" in row
+    assert run(old, fixed, broken, capsys=capsys)[0] == 1
+
+
+def test_runs_of_other_versions_are_compared_where_possible(tmp_path, capsys):
+    """One run has no digests, levels, host or resolved settings; the other has unknown settings."""
+    old = stored(tmp_path / "old")
+    for name in (TRAIL_FILE, HISTORY_FILE, "run.json"):
+        (old / "vision_free" / name).unlink()
+    config = json.loads((old / "config.json").read_text())
+    write_json(old / "config.json", {k: v for k, v in config.items() if k not in ("host", "environment")})
+    new = stored(tmp_path / "new", config={"telepathy": {"strength": 3}})
+    status, out, err = run(old, new, capsys=capsys)
+    assert (status, err) == (2, ""), "what was not compared has not passed"
+    assert "NOT DECIDED: learning could not be compared" in out
+    (row,) = (line for line in out.splitlines() if "telepathy.strength" in line)
+    assert [cell.strip() for cell in row.split("|")[3:5]] == ["–", "3"]
+    assert "no digests to compare" in out and "learning is not compared" in out and "speed is not compared" in out
+
+
+def test_other_dev_levels_are_not_compared(tmp_path, capsys):
+    old, new = stored(tmp_path / "old"), stored(tmp_path / "new", success=(0.1, 0.1, 0.1))
+    path = new / "vision_free" / HISTORY_FILE
+    path.write_text(path.read_text().replace("level 7", "elsewhere"))
+    status, out, _ = run(old, new, capsys=capsys)
+    assert status == 0 and "different dev levels" in out, "but their digests are the same"
+    (old / "vision_free" / TRAIL_FILE).unlink()
+    assert run(old, new, capsys=capsys)[0] == 2
+
+
+def test_json_has_all_results(tmp_path, capsys):
+    old = stored(tmp_path / "old")
+    new = stored(tmp_path / "new", success=(0.2, 0.3, 0.35), settings={"ppo.gamma": (0.5, "command line")})
+    status, out, _ = run(old, new, "--json", capsys=capsys)
+    facts = json.loads(out)
+    assert status == 1
+    assert facts["runs"] == {"old": str(old), "new": str(new)}
+    (difference,) = facts["differences"]
+    assert difference["name"] == "ppo.gamma" and [v["value"] for v in difference["values"]] == ["0.995", "0.5"]
+    (label,) = facts["comparisons"][0]["labels"]
+    assert label["different"] and label["learning"] and label["speed"][0]["phase"] == "all"
+
+
+@pytest.mark.parametrize("what", ["missing", "empty", "other labels", "damaged"])
+def test_incomparable_runs_are_one_error(tmp_path, capsys, what):
+    old, other = stored(tmp_path / "old"), tmp_path / "other"
+    if what == "empty":
+        other.mkdir()
+    if what == "damaged":
+        stored(other)
+        (other / "config.json").write_text("{")
+    if what == "other labels":
+        stored(other, seeds=(7, 8))
+        stored(tmp_path / "old", seeds=(1, 2))
+    status, out, err = run(old, other, capsys=capsys)
+    assert (status, out) == (2, "") and len(err.splitlines()) == 1 and err.startswith("error: ")
+
+
+def test_a_single_training_may_be_given_by_its_own_folder(tmp_path):
+    folder = stored(tmp_path / "old", seeds=(1, 2))
+    (found,) = find_runs(folder / "vision_free" / "seed_2")
+    assert (found.label, found.seed) == ("vision_free", 2)
+    assert len(find_runs(folder)) == 2
+
+
+def test_scalars_of_a_seed_exclude_those_of_seeds_in_its_folder(tmp_path):
+    """As where an experiment begun with one seed was given more."""
+    folder, more = stored(tmp_path / "one", seeds=(1,)), stored(tmp_path / "more", seeds=(1, 2))
+    shutil.copytree(more / "vision_free" / "seed_2", folder / "vision_free" / "seed_2")
+    runs = find_runs(folder)
+    assert len(runs) == 2 and all(run.scalars for run in runs)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Reference bands
+
+
+@pytest.fixture
+def band(tmp_path, capsys):
+    """A reference of five seeds."""
+    path = tmp_path / "band.json"
+    folder = stored(tmp_path / "reference", seeds=(1, 2, 3, 4, 5))
+    assert run(folder, "--write-reference", path, capsys=capsys)[0] == 0
+    return path
+
+
+def test_a_run_counts_once_in_a_reference(tmp_path, capsys):
+    folder = stored(tmp_path / "reference", seeds=(1, 2, 3, 4, 5))
+    again = folder / "vision_free" / ".." / "vision_free" / "seed_2"
+    status, _, err = run(folder, again, "--write-reference", tmp_path / "band.json", capsys=capsys)
+    assert status == 2 and "seed_2: is given twice" in err
+
+
+def test_a_run_like_the_others_is_within_the_reference(tmp_path, band, capsys):
+    status, out, _ = run(stored(tmp_path / "run", seeds=(6,)), "--reference", band, capsys=capsys)
+    assert status == 0 and "within the reference" in out
+    bands = json.loads(band.read_text())["metrics"]["eval/all_success"]
+    assert len(bands) == 5 and all(one["low"] < one["mean"] < one["high"] for one in bands)
+
+
+@pytest.mark.parametrize(
+    ("changes", "tag"),
+    [
+        ({"success": (0.2, 0.2, 0.2)}, "eval/all_success"),
+        ({"per_million": 125.0}, "seconds per million decisions"),
+    ],
+)
+def test_a_worse_run_alarms(tmp_path, band, capsys, changes, tag):
+    status, out, _ = run(stored(tmp_path / "run", **changes), "--reference", band, capsys=capsys)
+    assert status == 1 and "ALARM" in out and tag in out.splitlines()[-1]
+
+
+def test_a_run_that_ended_early_is_not_within_the_reference(tmp_path, band, capsys):
+    status, out, _ = run(stored(tmp_path / "run", logged=10), "--reference", band, capsys=capsys)
+    assert status == 2 and out.splitlines()[-1].startswith("NOT DECIDED: 6 of 11 values were not reached")
+    worse = stored(tmp_path / "worse", logged=10, success=(0, 0, 0))
+    assert run(worse, "--reference", band, capsys=capsys)[0] == 1, "what is known is worse"
+
+
+def test_a_better_run_does_not_alarm_and_different_settings_are_noted(tmp_path, band, capsys):
+    better = stored(tmp_path / "run", success=(0.5, 0.9, 0.99), settings={"ppo.gamma": (0.5, "default")})
+    status, out, _ = run(better, "--reference", band, capsys=capsys)
+    assert status == 0 and "better" in out
+    assert "setting ppo.gamma: 0.995 in the reference, 0.5 here" in out
+
+
+def test_speed_of_another_machine_is_not_compared(tmp_path, band, capsys):
+    slow = stored(tmp_path / "run", per_million=900.0, host=HOST | {"cpu": "another"})
+    status, out, _ = run(slow, "--reference", band, capsys=capsys)
+    assert status == 0 and "speed is not compared" in out
+
+
+def test_a_missing_metric_alarms(tmp_path, band, capsys):
+    data = json.loads(band.read_text())
+    data["metrics"]["train/lost"] = data["metrics"]["eval/all_success"]
+    write_json(band, data)
+    assert run(stored(tmp_path / "run"), "--reference", band, capsys=capsys)[0] == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["RUN", "--reference", "nowhere.json"],
+        ["RUN", "--reference", "RUN/config.json"],
+        ["RUN", "--write-reference", "one_seed_is_not_enough.json"],
+        ["RUN"],
+        ["RUN", "--reference", "x.json", "--write-reference", "y.json"],
+        ["RUN", "--reference", "x.json", "--exact"],
+        ["RUN", "--reference", "without_label.json"],
+        ["RUN", "RUN", "--write-reference", "y.json", "--json"],
+    ],
+)
+def test_bad_references_are_one_error(tmp_path, capsys, arguments, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stored(tmp_path / "RUN")
+    band = {"at": 1, "low": 0.0, "high": 1.0}
+    write_json(tmp_path / "without_label.json", {"format": FORMAT, "version": VERSION, "metrics": {"x": [band]}})
+    status, _, err = run(*arguments, capsys=capsys)
+    assert status == 2 and len(err.splitlines()) == 1 and err.startswith("error: ")
