@@ -164,5 +164,5 @@ def timed_ppo(architecture: str, plan: hardware.Plan, updates: int = TIMED_UPDAT
     ppo = make_ppo(env, architecture, settings, plan, statistics=statistics, device=plan.device)
     ppo.learn(plan.batch_size)
     ppo.seconds = ppo.cpu_seconds = 0.0
-    ppo.learn((1 + updates) * plan.batch_size)
+    ppo.learn(updates * plan.batch_size, reset_num_timesteps=False)
     return ppo
