@@ -185,46 +185,33 @@ def plan(
         keys, update, gpus, stacking, request.processes or 1, int(bool(request.evaluator)), carried_bytes
     )
     constraints = Constraints(request, profile, machine, needs)
-    epochs = _requested_or(request.epochs, EPOCHS_IMAGES_ON_CPU if needs.slow_images else EPOCHS)
-    model = model_throughput(
-        costs.sample_us,
-        keys,
-        stacking,
-        machine,
-        gpus=gpus,
-        processes=needs.processes,
-        precision=str(choose_compute(constraints, 1, None)["precision"].value),
-        epochs=int(epochs.value or 0),
-    )
-    settings = choose_sizes(constraints, throughput or model)
+    epochs = request.epochs or (EPOCHS_IMAGES_ON_CPU if needs.slow_images else EPOCHS)
+    precision = str(choose_compute(constraints, 1, None)["precision"].value)
+    model = model_throughput(costs.sample_us, needs, machine, precision=precision, epochs=epochs)
+    settings = choose_sizes(constraints, throughput or model, throughput is not None)
     sizes = Sizes(**{name: int(chosen.value or 0) for name, chosen in settings.items()})
-    if gpus and settings["num_envs"].source == "default" and profile is None:
-        source, note = ("default", "modelled") if throughput is None else ("measurement", "measured")
-        settings["num_envs"] = replace(settings["num_envs"], source=source, note=f"by {note} decisions/s")
     settings |= {
-        "epochs": epochs,
-        "simulator_threads": _requested_or(
-            request.simulator_threads,
-            min(constraints.cores, sizes.num_envs),
-            f"{constraints.cores} cores for each process",
-        ),
+        "epochs": Chosen(epochs, "flag" if request.epochs else "default"),
+        **_other_settings(constraints, sizes, benchmark),
+        "device": device,
+    }
+    speed = Speed(model(sizes), f"modelled on generated levels: {costs.source}")
+    budgets = constraints.host_budget, constraints.device_budget
+    rows = needs.rows(*sizes)
+    made = Plan(machine, keys, settings, gpus, rows, *budgets, request.total_timesteps, speed=speed)
+    return replace(made, warnings=tuple(_warnings(made, profile)))
+
+
+def _other_settings(constraints: Constraints, sizes: Sizes, benchmark: Benchmark | None) -> dict[str, Chosen]:
+    """Choose threads, precision and learning rate."""
+    request, cores = constraints.request, constraints.cores
+    simulator_threads = min(cores, sizes.num_envs)
+    return {
+        "simulator_threads": _requested_or(request.simulator_threads, simulator_threads, f"{cores} cores per process"),
         **choose_compute(constraints, sizes.minibatch_size, benchmark),
         "evaluator_threads": _choose_evaluator_threads(constraints),
-        "device": device,
-        "learning_rate": _choose_learning_rate(request.learning_rate, profile),
+        "learning_rate": _choose_learning_rate(request.learning_rate, constraints.profile),
     }
-    made = Plan(
-        machine,
-        keys,
-        settings,
-        gpus,
-        needs.rows(*sizes),
-        constraints.host_budget,
-        constraints.device_budget,
-        request.total_timesteps,
-        speed=Speed(model(sizes), f"modelled on generated levels: {costs.source}"),
-    )
-    return replace(made, warnings=tuple(_warnings(made, profile)))
 
 
 def plan_table(plans: Mapping[str, Plan | PlanError], total_timesteps: int | None) -> str:

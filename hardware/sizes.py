@@ -96,8 +96,11 @@ class Constraints:
         return getattr(self.request, name) or (getattr(self.profile, name) if self.profile else None)
 
 
-def choose_sizes(constraints: Constraints, throughput: Throughput) -> dict[str, Chosen]:
-    """Return the sizes that fit into memory, by name.  Raises PlanError if there are none."""
+def choose_sizes(constraints: Constraints, throughput: Throughput, measured: bool) -> dict[str, Chosen]:
+    """Return the sizes that fit into memory, by name.  Raises PlanError if there are none.
+
+    measured: True if ``throughput`` is measured, False if it is modelled.
+    """
     options = list(_options(constraints, throughput))
     if not options:
         raise _indivisible(constraints)
@@ -105,7 +108,11 @@ def choose_sizes(constraints: Constraints, throughput: Throughput) -> dict[str, 
     if fitting is None:
         raise _too_large(constraints, options)
     columns = zip(Sizes._fields, fitting, options[0], strict=True)
-    return {name: _setting(constraints, name, value, unlimited) for name, value, unlimited in columns}
+    chosen = {name: _setting(constraints, name, value, unlimited) for name, value, unlimited in columns}
+    if constraints.needs.gpus and constraints.profile is None and chosen["num_envs"].source == "default":
+        source, kind = ("measurement", "measured") if measured else ("default", "modelled")
+        chosen["num_envs"] = Chosen(fitting.num_envs, source, f"by {kind} decisions/s")
+    return chosen
 
 
 def _setting(constraints: Constraints, name: str, value: int, unlimited: int) -> Chosen:

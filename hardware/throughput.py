@@ -1,7 +1,7 @@
 """Estimates of the memory and speed of networks, from figures in ``data.toml``, for plans without a measurement.
 
     costs = network_costs("gcn", keys)                        # memory of an update, processor time per sample
-    speed = model_throughput(costs.sample_us, keys, NO_STACKS, machine, gpus=1, processes=1, precision="bf16", epochs=3)
+    speed = model_throughput(costs.sample_us, MemoryNeeds(keys, costs.update), machine, precision="bf16", epochs=3)
     speed(Sizes(512, 64, 4096))                               # decisions per second of PPO
 
 The time of a rollout and its update is linear in the sizes: a fixed time per step of all environments and per gradient step
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hardware.machine import DATA, Machine
-from hardware.memory import UpdateMemory, estimate_update, has_images, observation_bytes
+from hardware.memory import MemoryNeeds, UpdateMemory, estimate_update, has_images, observation_bytes
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 
@@ -102,29 +102,21 @@ class ModelThroughput:
 
 
 def model_throughput(
-    sample_us: float,
-    observations: tuple[str, ...],
-    stacking: Stacking,
-    machine: Machine,
-    *,
-    gpus: int,
-    processes: int,
-    precision: str,
-    epochs: int,
+    sample_us: float, needs: MemoryNeeds, machine: Machine, *, precision: str, epochs: int
 ) -> ModelThroughput:
     """Return the modelled speed of a network on a machine.
 
-    sample_us: ``NetworkCosts.sample_us``.  gpus: number of GPUs; 0: training on the CPU.
+    sample_us: ``NetworkCosts.sample_us``.  needs: observations, GPUs and processes of the run.
     """
-    cores = max(machine.cores // processes, 1)
-    simulator_us = DATA["simulator"]["decision"] + sum(DATA["simulator"].get(key, 0) for key in observations)
+    cores, processes = max(machine.cores // needs.processes, 1), needs.processes
+    simulator_us = DATA["simulator"]["decision"] + sum(DATA["simulator"].get(key, 0) for key in needs.observations)
     slower = 1 if precision == "bf16" else _SPEED["float32_factor"]
-    if not gpus:
+    if not needs.gpus:
         sample_s = 1e-6 * sample_us * slower / cores
         decision_s = 1e-6 * simulator_us / cores + sample_s / 3  # inference has a third of the operations of an update
         return ModelThroughput(_SPEED["cpu_step_s"], decision_s, _SPEED["cpu_gradient_s"], sample_s, epochs, processes)
-    bandwidth = min(gpu.bandwidth for gpu in machine.gpus[:gpus])
+    bandwidth = min(gpu.bandwidth for gpu in machine.gpus[: needs.gpus])
     sample_s = 1e-6 * sample_us * slower / (_SPEED["gpu_cores"] * bandwidth / _SPEED["gpu_bandwidth"])
-    transfer_s = stacking.bytes(observations) / _SPEED["transfer_bytes_per_s"]
+    transfer_s = observation_bytes(needs.observations, needs.stacking) / _SPEED["transfer_bytes_per_s"]
     decision_s = 1e-6 * simulator_us / cores + transfer_s + sample_s / 3
     return ModelThroughput(_SPEED["gpu_step_s"], decision_s, _SPEED["gpu_gradient_s"], sample_s, epochs, processes)
