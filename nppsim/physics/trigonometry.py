@@ -1,8 +1,8 @@
 """Sine, cosine and arc tangent with the same bits on every processor.
 
 The C library chooses variants of these functions by processor, with and without fused multiply-add, which differ in the last
-bit for one of 2,000 angles.  These kernels use only operations that IEEE 754 defines.  Errors are below 1 ulp, of ``atan2``
-below 2.
+bit for one of 2,000 angles.  These kernels use only operations that IEEE 754 defines (docs/physics.md, section 12).  Errors
+are below 1 ulp, those of ``atan2`` below 2.
 
 The algorithms and constants are those of fdlibm (https://www.netlib.org/fdlibm), whose notice reads:
     Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved.
