@@ -25,6 +25,8 @@ from rl.config.files import (
 )
 
 CONFIG = "config.json"
+RUN_FILE = "run.json"  # settings of one training, with their sources
+DEMONSTRATIONS_FILE = "demonstrations.json"  # digest of the demonstrations, in the folder ``pretrain`` of a training
 FINISHED_FILE = "finished.json"  # in the folder of a finished training
 OVERRIDDEN = "--resume-override"  # source of overridden settings
 _COMPARED = "policies of a run must be evaluated on the same episodes of the dev levels"
