@@ -17,7 +17,7 @@ UNREAD = {
 }
 # Settings that are read by getattr with a computed name.
 BY_NAME = {"stage_thresholds", "stage_gamma", "stage_learning_rate", "stage_ent_coef", "stage_clip_range"}
-LP = "timescale slow early exploration_bonus success_bonus amplification min_samples"  # learning_progress.Preset.of
+LP = "timescale slow early success_bonus amplification min_samples"  # learning_progress.Preset.of
 BY_NAME |= {f"lp_{name}" for name in LP.split()}
 
 
