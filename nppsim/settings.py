@@ -187,9 +187,13 @@ def same_setting(owner: type[Any], name: str, **changes: Any) -> Any:
     return field(default=known.default, metadata={_KEY: replace(known, **changes)})
 
 
-@functools.cache  # a command line calls this for each of about a hundred fields
 def settings_of(owner: Any) -> Mapping[str, Setting]:
     """Return the settings of a dataclass: field name -> Setting."""
+    return _settings_of(owner)
+
+
+@functools.cache  # a command line calls this for each of about a hundred fields
+def _settings_of(owner: Any) -> Mapping[str, Setting]:
     hints = get_type_hints(owner)
     found = {}
     prefix = getattr(owner, "flag_prefix", None)
