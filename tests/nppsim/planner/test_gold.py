@@ -64,9 +64,9 @@ def test_insertions_and_savings_are_those_of_whole_tours():
     order, rest = [3, 0, 5], [1, 2, 4]
     added, places = lengths.cheapest(order, rest)
     for goal, length, place in zip(rest, added, places, strict=True):
-        tours = [naive_total(lengths, [*order[:i], goal, *order[i:]]) for i in range(4)]
-        assert length == pytest.approx(min(tours) - naive_total(lengths, order))
-        assert place == np.argmin(tours)
+        totals = [naive_total(lengths, [*order[:i], goal, *order[i:]]) for i in range(4)]
+        assert length == pytest.approx(min(totals) - naive_total(lengths, order))
+        assert place == np.argmin(totals)
     for i, saved in enumerate(lengths.savings(order)):
         assert saved == pytest.approx(naive_total(lengths, order) - naive_total(lengths, order[:i] + order[i + 1 :]))
 
