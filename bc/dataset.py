@@ -34,7 +34,7 @@ from bc.dataset_file import (
 from bc.demonstrations import (
     Demonstration,
     DemonstrationSet,
-    LeftOut,
+    ExcludedReplay,
     Paths,
     ReplayFile,
     find_replays,
@@ -494,7 +494,7 @@ def with_bank(found: DemonstrationSet) -> tuple[DemonstrationSet, LevelBank, dic
             used.append(d)
         else:
             detail = f"{len(d.inputs)} frames, the level's time limit is {limit}"
-            left_out.append(LeftOut(d.name, d.category, "longer than the time limit", detail, d.mirrored))
+            left_out.append(ExcludedReplay(d.name, d.category, "longer than the time limit", detail, d.mirrored))
     return replace(found, demonstrations=tuple(used), left_out=tuple(left_out)).require_some(), bank, level_index
 
 

@@ -201,7 +201,7 @@ def _replays(arguments: argparse.Namespace) -> int:
 
     files, played = playback.find_files(arguments.paths), []
 
-    def gathered() -> Iterator[playback.Playback]:
+    def gathered() -> Iterator[playback.PlaybackResult]:
         for one in playback.play_files(files):
             played.append(one)
             yield one
@@ -435,17 +435,17 @@ def _film(arguments: argparse.Namespace) -> None:
     for module in ("av", "PIL"):
         errors.needed(module, "video")
     from nppsim.pictures.film import record
-    from nppsim.pictures.render import FilmLook
+    from nppsim.pictures.render import FilmSettings
     from nppsim.pictures.schemes import painted
-    from nppsim.planner.ghost import ghost_inputs
+    from nppsim.planner.second_run import second_run
 
     check_output_file(arguments.out, "OUT.mp4", ".mp4")
     replay = Replay.load(arguments.replay)
     level = _load_level(arguments.level) if arguments.level else replay.level
     run = nppsim.simulate(level, replay.inputs)
     title = (level.title.strip() or Path(arguments.replay).name) if arguments.title is None else arguments.title
-    ghost, name = ghost_inputs(level, arguments.ghost) if arguments.ghost else (None, "")
-    look = FilmLook(fps=arguments.fps, scale=arguments.scale, title=title, ghost=ghost, ghost_name=name)
+    second, name = second_run(level, arguments.ghost) if arguments.ghost else (None, "")
+    look = FilmSettings(fps=arguments.fps, scale=arguments.scale, title=title, second=second, second_name=name)
     with painted(arguments.colours):
         record(arguments.out, level, replay.inputs, look, run=run)
     print(

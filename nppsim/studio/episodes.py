@@ -39,7 +39,7 @@ class Episode:
     def __init__(self, bank: LevelBank, agent: Agent, *, seed: int, deterministic: bool):
         self._writer = RunWriter(bank)
         self.game = self._writer.game
-        self._fields = PathFields(bank)
+        self._fields = PathTracker(bank)
         self._decisions = agent.play(bank.levels[0], seed=seed, deterministic=deterministic)
         self.start = self._writer.start
         self.outcome: str | None = None
@@ -105,7 +105,7 @@ def layout_document(keys: Sequence[str]) -> Document:
     }
 
 
-class PathFields:
+class PathTracker:
     """Path lengths of a game's current state, recomputed when a door or an exit changes.  bank: has a single level."""
 
     def __init__(self, bank: LevelBank):

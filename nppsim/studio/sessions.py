@@ -26,7 +26,7 @@ from nppsim.studio.game import Game
 from nppsim.studio.leaderboard import PERSON, Leaderboard
 from nppsim.studio.library import Library
 from nppsim.studio.recordings import Recordings
-from nppsim.studio.sockets import HELP, Jobs, serve
+from nppsim.studio.sockets import HELP, BackgroundTasks, serve
 
 SNAPSHOT_EVERY = 60  # minimum number of frames between snapshots
 SNAPSHOT_BYTES = 16 << 20  # maximum bytes of snapshots per session
@@ -282,7 +282,7 @@ async def play(socket: WebSocket) -> None:
     studio = socket.app.state.studio
     session = Session(studio.library, studio.recordings, studio.leaderboard)
 
-    async def answer(message: Any, _: Jobs) -> Document:
+    async def answer(message: Any, _: BackgroundTasks) -> Document:
         if isinstance(message, dict) and "continue" in message:
             return await _continued(studio, session, message)
         if isinstance(message, dict) and "step" in message:

@@ -127,11 +127,11 @@ def test_anomalies_have_names_and_numbers(tmp_path):
     assert "same level and actions" in analysis.anomalies["duplicate"][0].detail
     assert found[DEFECT].keys() == {"simple/plain.replay"}
     assert f"{frames + 5} inputs declared" in analysis.anomalies[DEFECT][0].detail
-    texts = " ".join(f.text for f in analysis.findings)
+    texts = " ".join(f.text for f in analysis.remarks)
     assert (
         f"{IDLE}: 1 of 4" in texts and "2 of 6 replays cannot be used" in texts and "without an example: jump," in texts
     )
-    assert not any(f.problem for f in analysis.findings)
+    assert not any(f.problem for f in analysis.remarks)
     assert analysis.par[[d.name for d in analysis.found.demonstrations].index(idle)] == frames
 
 
@@ -165,7 +165,7 @@ def test_levels_with_and_without_demonstration(tmp_path):
     coverage = analyse(files, 4, levels=[every]).coverage
     assert coverage["short"].sum() == 10 and len(coverage["short"]) == 41
     assert not coverage["long"].any()
-    texts = [f.text for f in analyse(files, 4, levels=[every]).findings]
+    texts = [f.text for f in analyse(files, 4, levels=[every]).remarks]
     assert "long: 0 of 1 levels have a demonstration (0.0%)" in texts
     assert "short: 10 of 41 levels have a demonstration (24.4%)" in texts
 

@@ -15,7 +15,7 @@ from bc.__main__ import main
 from bc.analysis import analyse
 from bc.dataset import DatasetConfig, load_or_build, split_by_level, with_bank
 from bc.demonstrations import DemonstrationError, ReplayFile, find_replays, load_demonstrations
-from bc.minari import About, export_minari
+from bc.minari import MinariMetadata, export_minari
 from nppsim.levels.level import mirror
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.replays.replay import Replay
@@ -298,7 +298,7 @@ def way_of_a_report(files, folder, tmp_path):
 def way_of_minari(files, folder, tmp_path):
     pytest.importorskip("minari")
     found, bank, _ = with_bank(load_demonstrations(files, 4))
-    about = About("planner", "A. Nyone", "a@example.org", "https://example.org/code")
+    about = MinariMetadata("planner", "A. Nyone", "a@example.org", "https://example.org/code")
     export_minari(found, about, bank=bank)
 
 

@@ -89,7 +89,9 @@ def says(page, words, timeout=30_000):
 def test_a_level_is_made_by_mouse_until_it_can_be_finished_saved_and_played(page, studio):
     page.goto(studio.at("edit"))
     says(page, "Not a level yet")
-    assert "no spawn" in page.text_content("#editor-findings") and "no exit" in page.text_content("#editor-findings")
+    assert "no spawn" in page.text_content("#editor-diagnostics") and "no exit" in page.text_content(
+        "#editor-diagnostics"
+    )
     page.keyboard.press("l")  # fills the open stage with solid tiles
     page.get_by_role("button", name="Select").first.click()
     drag(page, *CORRIDOR)
@@ -99,7 +101,7 @@ def test_a_level_is_made_by_mouse_until_it_can_be_finished_saved_and_played(page
         for place in places:
             page.mouse.click(*middle(page, *place))
     says(page, "Finishable", PLANNER_MS)
-    assert page.text_content("#editor-findings") == ""
+    assert page.text_content("#editor-diagnostics") == ""
 
     page.get_by_label("Title").fill("Made by mouse")
     page.keyboard.press("Enter")
@@ -319,7 +321,7 @@ def test_narrow_screen_and_dark_theme(new_page, studio):
     page.get_by_role("button", name="ninja", exact=True).tap()
     page.locator("#editor").scroll_into_view_if_needed()
     page.touchscreen.tap(*middle(page, 5, 5))
-    page.wait_for_selector("#editor-findings:not(:has-text('no spawn'))")
+    page.wait_for_selector("#editor-diagnostics:not(:has-text('no spawn'))")
     assert page.get_by_role("button", name="Undo").is_enabled()
 
     pinch(page, *middle(page, 20, 11))

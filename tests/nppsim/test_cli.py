@@ -14,7 +14,7 @@ from nppsim.__main__ import main
 from nppsim.generate import generate
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.pictures import render
-from nppsim.planner.ghost import ghost_inputs
+from nppsim.planner.second_run import second_run
 from nppsim.replays.notes import level_notes
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.replays.replay_set import ReplayWriter
@@ -157,18 +157,18 @@ def test_a_sheet_tells_pars_and_how_runs_of_its_levels_ended(tmp_path):
     )
 
 
-def test_a_ghost_is_a_run_of_the_same_level(tmp_path):
+def test_second_run_planner_or_replay_of_same_level(tmp_path):
     level, other = corridor(), corridor(door=33)
-    inputs, name = ghost_inputs(level, "planner")
+    inputs, name = second_run(level, "planner")
     assert name == "planner" and nppsim.simulate(level, inputs).won
     Replay(level, np.zeros(7, np.uint8)).save(tmp_path / "mine.replay")
-    inputs, name = ghost_inputs(level, str(tmp_path / "mine.replay"))
+    inputs, name = second_run(level, str(tmp_path / "mine.replay"))
     assert len(inputs) == 7 and name == "mine.replay"
     with pytest.raises(ReplayError, match=r"mine\.replay was recorded on another level"):
-        ghost_inputs(other, str(tmp_path / "mine.replay"))
+        second_run(other, str(tmp_path / "mine.replay"))
     shut = nppsim.Level.build(tiles(), (60, FLOOR))
     with pytest.raises(ReplayError, match="the planner found no run"):
-        ghost_inputs(shut, "planner")
+        second_run(shut, "planner")
 
 
 @pytest.mark.parametrize(

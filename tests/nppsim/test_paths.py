@@ -16,8 +16,8 @@ from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.paths import MAX_PATH
 from nppsim.physics.outcomes import NAMES, WON
-from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import NO_STEP, follow
+from nppsim.shadow.reference_level import ReferenceLevel
 
 from worlds import callable_kernel, corridor, mixed_level, random_level, tiles
 
@@ -55,7 +55,7 @@ def test_threads_that_share_a_bank_share_its_path_fields():
 
 def switched(level):
     """Indices of the doors with switches."""
-    return [e.index for e in LevelTwin(level).doors]
+    return [e.index for e in ReferenceLevel(level).doors]
 
 
 @given(
@@ -71,7 +71,7 @@ def test_path_fields_agree_with_a_search_by_heap_for_any_state_of_the_doors(seed
         level = mixed_level(seed, density, kinds=(kinds.ONE_WAY,), exits=exits)
     else:
         level = random_level(seed, density, exits=exits)
-    bank, twin = LevelBank([level]), LevelTwin(level)
+    bank, twin = LevelBank([level]), ReferenceLevel(level)
     rng = np.random.default_rng(seed)
     for closed in (None, tuple(e.index for e in twin.doors if rng.integers(2))):
         distance, next_step, units = compiled_fields(bank, closed)
@@ -85,7 +85,7 @@ def test_path_fields_agree_with_a_search_by_heap_for_any_state_of_the_doors(seed
 
 def test_a_hop_that_is_no_step_of_a_shortest_way_is_named():
     level = corridor(20, 60, 120)
-    fields = LevelTwin(level).fields_for((), ())
+    fields = ReferenceLevel(level).fields_for((), ())
     next_step = LevelBank([level]).paths.next_step[0].copy()
     assert len(fields.wrong_steps(next_step)) == 0
     goal = next(point for point, length in fields.to_switch.seeds.items() if fields.to_switch.distance[point] == length)
@@ -100,7 +100,7 @@ def test_a_hop_that_is_no_step_of_a_shortest_way_is_named():
 @settings(max_examples=10, deadline=None)
 def test_hops_and_the_way_from_a_place_are_followed_alike(seed):
     level = random_level(seed, 0.3)
-    bank, twin = LevelBank([level]), LevelTwin(level)
+    bank, twin = LevelBank([level]), ReferenceLevel(level)
     distance, next_step, _ = compiled_fields(bank)
     fields = twin.fields_for(*twin.at_start)
     rng = np.random.default_rng(seed)
@@ -367,7 +367,7 @@ def test_more_switches_of_locked_doors_than_lattice_points_still_lead_to_the_exi
         for chosen in (doors, doors[::40])
     )
     assert (LevelBank([many]).paths.distance[0] != paths.UNREACHABLE).all()
-    bank, twin = LevelBank([few]), LevelTwin(few)  # the twin takes a minute with all of them
+    bank, twin = LevelBank([few]), ReferenceLevel(few)  # the twin takes a minute with all of them
     fields = twin.fields_for(*twin.at_start)
     np.testing.assert_array_equal(bank.paths.distance[0], fields.distances)
     assert len(fields.wrong_steps(bank.paths.next_step[0])) == 0

@@ -1,4 +1,4 @@
-"""Rewards: each term against a slow ledger, shaping that telescopes, and the audit that names bad presets."""
+"""Rewards: each term against a reference implementation, shaping that telescopes, and the audit that names bad presets."""
 
 import numpy as np
 import pytest
@@ -12,8 +12,8 @@ from nppsim.batch import BatchSimulator
 from nppsim.physics.outcomes import DIED, TIMEOUT, WON
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.reward import PATH_SHAPING, STRAIGHT_LINE_SHAPING, RewardConfig, audit
-from nppsim.shadow.level_twin import LevelTwin
-from nppsim.shadow.rewards import Ledger, sum_in_order
+from nppsim.shadow.reference_level import ReferenceLevel
+from nppsim.shadow.rewards import EpisodeRewards, sum_in_order
 
 from worlds import Walk, corridor, random_level, room
 
@@ -33,9 +33,9 @@ WORLDS = {
 
 
 def twin_of(level, config, sim):
-    twin = LevelTwin(level)
-    return Ledger(
-        config, sim.gamma, twin, twin.state_twin(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
+    twin = ReferenceLevel(level)
+    return EpisodeRewards(
+        config, sim.gamma, twin, twin.state_of(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
     )
 
 
@@ -51,7 +51,7 @@ def biased_actions(rng, steps):
     frame_skip=st.sampled_from([1, 4]),
 )
 @settings(max_examples=25, deadline=None)
-def test_every_term_agrees_with_a_slow_ledger(seed, world, potential, frame_skip):
+def test_rewards_random_play_match_reference(seed, world, potential, frame_skip):
     config = RewardConfig(**{**vars(ALL_TERMS), "potential": potential})
     bank = LevelBank([WORLDS[world]])
     bank.time_limit[:] = 160
@@ -62,7 +62,7 @@ def test_every_term_agrees_with_a_slow_ledger(seed, world, potential, frame_skip
         sim.step(np.array([action]))
         frames = []
         while len(frames) < frame_skip and not (frames and frames[-1].ninja["state"] in (DEAD, CELEBRATING)):
-            frames.append(twin.twin.state_twin(*walk.frame(ACTION_INPUT[action]), walk.movers[0]))
+            frames.append(twin.twin.state_of(*walk.frame(ACTION_INPUT[action]), walk.movers[0]))
         assert sim.rewards[0] == np.float32(sum_in_order(twin.decide(frames)))
         if sim.finished.size:
             assert sim.episode["terms"][0].tolist() == twin.terms
@@ -82,7 +82,7 @@ def shaped_run(level, actions, time_limit=10_000, config=ONLY_SHAPING):
     for t, action in enumerate(actions):
         sim.step(np.array([action]))
         total += GAMMA**t * float(sim.rewards[0])
-        twin.decide([twin.twin.state_twin(*walk.frame(ACTION_INPUT[action]), walk.movers[0]) for _ in range(4)])
+        twin.decide([twin.twin.state_of(*walk.frame(ACTION_INPUT[action]), walk.movers[0]) for _ in range(4)])
         if sim.finished.size:
             outcome = int(sim.episode["outcome"][0])
             return total, t + 1, first, 0.0 if outcome != TIMEOUT else twin.potential, outcome

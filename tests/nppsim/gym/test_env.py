@@ -88,7 +88,7 @@ def test_without_levels_the_shipped_ones_are_played():
     assert len(NppVectorEnv(num_envs=2).bank) == 30
 
 
-def test_holding_right_wins_and_the_ledger_is_the_return(bank):
+def test_step_until_win_sums_terms_to_return(bank):
     env = NppEnv(bank)
     _, start = env.reset(seed=1, options={"level": 0})
     assert start == {"level": 0, "level_name": "long"}

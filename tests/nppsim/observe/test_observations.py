@@ -12,8 +12,8 @@ from nppsim.observe import images, layout, vectors
 from nppsim.observe.foresight import AHEAD
 from nppsim.shadow.foresight import foresight
 from nppsim.shadow.geometry import entities
-from nppsim.shadow.level_twin import LevelTwin
-from nppsim.shadow.playback import Playback
+from nppsim.shadow.reference_level import ReferenceLevel
+from nppsim.shadow.state_simulator import StateSimulator
 from nppsim.shadow.views import VIEWS
 
 from worlds import KINDS, MIXED, NO_HAZARD, UNFINISHED, corridor, mixed_level, random_level, room
@@ -37,9 +37,9 @@ def play_to(sim, rng, decisions, actions=6):
 
 
 def present(sim):
-    """The StateTwin of the first environment."""
+    """The ReferenceState of the first environment."""
     level = sim.bank.levels[sim.level[0]]
-    return LevelTwin(level).state_twin(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
+    return ReferenceLevel(level).state_of(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
 
 
 @given(
@@ -51,7 +51,7 @@ def test_observations_agree_with_their_slow_twins_to_the_bit(seed, density, exit
         level = random_level(seed, density, num_entities=40, exits=exits)
     else:
         level = mixed_level(seed, density / 2, kinds=kinds, exits=exits)
-    twin, sim = LevelTwin(level), BatchSimulator([level], 1, frame_skip=3, observations=layout.ALL)
+    twin, sim = ReferenceLevel(level), BatchSimulator([level], 1, frame_skip=3, observations=layout.ALL)
     rng = np.random.default_rng(seed)
     for _ in range(3):
         obs, now = play_to(sim, rng, rng.integers(0, 15)), present(sim)
@@ -60,7 +60,7 @@ def test_observations_agree_with_their_slow_twins_to_the_bit(seed, density, exit
         for key, view in VIEWS.items():
             np.testing.assert_array_equal(obs[key][0], view(twin, now, next_step), key)
         rows = (sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0], sim.state.trail[0])
-        wanted = foresight(twin, rows, Playback(sim.bank), sim.frame_skip)
+        wanted = foresight(twin, rows, StateSimulator(sim.bank), sim.frame_skip)
         np.testing.assert_array_equal(obs["foresight"][0], wanted)
 
 
@@ -78,7 +78,7 @@ def test_windows_stay_inside_their_arrays_in_every_corner_of_the_stage_and_beyon
         for k, (kind, offset) in enumerate(zip([*kinds, 25, *kinds][: len(around)], around, strict=True))
     ]
     level = Level.build(np.zeros((23, 42), np.uint8), (40, 40), exits=[((20, 20), (60, 20))], entities=entities)
-    twin, sim = LevelTwin(level), BatchSimulator([level], 1, observations=layout.ALL)
+    twin, sim = ReferenceLevel(level), BatchSimulator([level], 1, observations=layout.ALL)
     sim.reset()
     sim.state.ninja["x"], sim.state.ninja["y"] = np.multiply(corner, 6.0)
     sim.observe()

@@ -11,7 +11,7 @@ from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.physics.aims import BEAM, CROSSHAIR, LOCKED, NO_AIM, ROCKET, TRACE, WARNING
 from nppsim.pictures.region import TILE, WHOLE_STAGE, film_pixels_per_tile, used_region, widened
-from nppsim.pictures.render import FilmLook, draw_level, draw_route, frames
+from nppsim.pictures.render import FilmSettings, draw_level, draw_route, frames
 from nppsim.pictures.scene import Scene
 
 SIGNS = {
@@ -61,7 +61,7 @@ def test_films_show_what_a_shooter_aims_at(kind, monkeypatch):
     assert set(run.aims[:, 0, 2]) == SIGNS[kind] and run.outcome == "died"
 
     def draw():
-        return list(frames(level, inputs, FilmLook(fps=60, scale=0.5), run=run))
+        return list(frames(level, inputs, FilmSettings(fps=60, scale=0.5), run=run))
 
     region = widened(used_region(level, run.position))
     scene = Scene(level, film_pixels_per_tile(region, 0.5), region)

@@ -9,7 +9,7 @@ from nppsim.errors import MissingPackageError
 from nppsim.levels import kinds
 from nppsim.pictures.canvas import PALETTE
 from nppsim.pictures.region import RenderError
-from nppsim.pictures.render import FilmLook, contact_sheet, draw_level, draw_route, draw_two_routes, frames
+from nppsim.pictures.render import FilmSettings, contact_sheet, draw_level, draw_route, draw_two_routes, frames
 from nppsim.pictures.scene import level_entities
 
 from packages import hide
@@ -30,7 +30,7 @@ def draw_everything(level, inputs=NO_INPUTS):
     draw_level(level, 0.25, crop=True)
     contact_sheet([level], ["one"])
     draw_two_routes(level, (run, run), ("a", "b"), 0.25)
-    assert len(list(frames(level, inputs, FilmLook(scale=0.25)))) >= 1
+    assert len(list(frames(level, inputs, FilmSettings(scale=0.25)))) >= 1
     draw_route(level, run, 0.25, crop=True)
     return np.asarray(draw_route(level, run))
 
@@ -88,7 +88,7 @@ def test_any_title_is_drawn(title):
     draw_route(level, run, title=title, outcome=title)
     draw_two_routes(level, (run, run), (title, title))
     contact_sheet([level], [title])
-    assert len(list(frames(level, NO_INPUTS, FilmLook(title=title, category=title, outcome=title)))) == 1
+    assert len(list(frames(level, NO_INPUTS, FilmSettings(title=title, category=title, outcome=title)))) == 1
 
 
 @pytest.mark.parametrize("scale", [0, -1.0, 8.5, float("inf"), float("nan")])
@@ -99,7 +99,7 @@ def test_a_scale_that_cannot_be_drawn_is_refused(scale):
         lambda: draw_level(level, scale),
         lambda: draw_route(level, run, scale, crop=True),
         lambda: draw_two_routes(level, (run, run), "ab", scale),
-        lambda: next(frames(level, NO_INPUTS, FilmLook(scale=scale))),
+        lambda: next(frames(level, NO_INPUTS, FilmSettings(scale=scale))),
     ):
         with pytest.raises(RenderError, match=r"scale=.* is outside 0\.\.8"):
             draw()

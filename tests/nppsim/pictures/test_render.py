@@ -7,7 +7,15 @@ import nppsim
 from nppsim.actions import JUMP, RIGHT
 from nppsim.pictures.canvas import PALETTE, ROUTE_COLOURS, mixed
 from nppsim.pictures.region import STAGE, film_pixels_per_tile, tile_masks, used_region, widened
-from nppsim.pictures.render import FilmLook, contact_sheet, draw_level, draw_route, draw_two_routes, film_steps, frames
+from nppsim.pictures.render import (
+    FilmSettings,
+    contact_sheet,
+    draw_level,
+    draw_route,
+    draw_two_routes,
+    film_steps,
+    frames,
+)
 from nppsim.pictures.scene import Scene, level_entities, ninja_looks
 from nppsim.pictures.texts import PANEL_HEIGHT, TWO_COLOURS, FilmPanel, font, pen_on, wrapped
 
@@ -175,25 +183,25 @@ def test_captions_are_whole_however_long():
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     assert all(pen.textlength(line, face) <= 200 for line in lines) and len(lines) > 5
     level, inputs = corridor(), np.full(4, RIGHT, np.uint8)
-    short, long = (next(frames(level, inputs, FilmLook(title=title, category="c"))) for title in ("a", text * 2))
+    short, long = (next(frames(level, inputs, FilmSettings(title=title, category="c"))) for title in ("a", text * 2))
     assert short.shape[1] == long.shape[1] and long.shape[0] > short.shape[0] and long.shape[0] % 2 == 0
     region = widened(used_region(level, np.empty((0, 2))))
     stage = (region[3] - region[1]) * film_pixels_per_tile(region, 1.0)
     assert (short[:stage] == long[:stage]).all()
 
 
-def test_a_ghost_is_pale_and_runs_beside():
+def test_frames_second_run_drawn_pale_beside():
     level = corridor(width=14)
     still, running = np.zeros(60, np.uint8), np.full(60, RIGHT, np.uint8)
     alone = list(frames(level, still))
-    both = list(frames(level, still, FilmLook(ghost=running, ghost_name="another")))
+    both = list(frames(level, still, FilmSettings(second=running, second_name="another")))
     stage = alone[0].shape[0] - PANEL_HEIGHT
     changed = [
         np.flatnonzero((a[:stage] != b[:stage]).any(axis=2).any(axis=0)) for a, b in zip(alone, both, strict=True)
     ]
     assert changed[-1].mean() > changed[10].mean() + 20, "it moves"
-    ghost = both[-1][(alone[-1] != both[-1]).any(axis=2)]
-    assert not (ghost == PALETTE.ink).all(axis=1).any(), "the ninja itself is as black as ever, the ghost is not"
+    second = both[-1][(alone[-1] != both[-1]).any(axis=2)]
+    assert not (second == PALETTE.ink).all(axis=1).any(), "only the first ninja is black"
 
 
 def test_a_route_shows_start_end_and_jumps():
@@ -229,7 +237,7 @@ def test_a_rate_beyond_the_physics_is_refused(fps):
 def test_frames_show_the_ninja_moving_the_keys_and_nothing_else():
     level = corridor(switch=9)
     inputs = np.full(40, RIGHT, np.uint8)
-    film = list(frames(level, inputs, FilmLook(title="t", category="c")))
+    film = list(frames(level, inputs, FilmSettings(title="t", category="c")))
     assert len(film) == len(film_steps(40, 30)) == 21
     height, width, _ = film[0].shape
     assert film[0].dtype == np.uint8 and height % 2 == 0 and width % 2 == 0
@@ -286,5 +294,5 @@ def test_the_clock_of_a_film_counts_down_and_gold_adds_to_it(monkeypatch):
     level = worlds.corridor(entities=[(2, 22, worlds.FLOOR)])
     run = nppsim.simulate(level, np.full(200, 2, np.uint8))
     assert run.won and run.gold[-1] == 1
-    list(frames(level, np.full(200, 2, np.uint8), FilmLook(fps=60), run=run))
+    list(frames(level, np.full(200, 2, np.uint8), FilmSettings(fps=60), run=run))
     assert shown == [(0, 0), *((i + 1, gold) for i, gold in enumerate(run.gold))]

@@ -159,23 +159,23 @@ def set_to(array, index, value):
         (
             lambda s: set_to(s.obs["game_state"], (1, 2), 9.5),
             "game_state",
-            r"index \(2,\) \(vx\): simulator 9.5, twin ",
+            r"index \(2,\) \(vx\): simulator 9.5, reference ",
         ),
         (lambda s: set_to(s.obs["hazards"], (1, 7, 4), 4.0), "hazards", r"index \(7, 4\) \(radius\)"),
         (
             lambda s: set_to(s.obs["global_view"], (1, 9, 5, 0), 1),
             "global_view",
-            r"index \(9, 5, 0\): simulator 1, twin 255",
+            r"index \(9, 5, 0\): simulator 1, reference 255",
         ),
-        (lambda s: set_to(s.rewards, 1, 0.25), "reward", r"index \(\): simulator 0.25, twin -?0.0"),
-        (lambda s: set_to(s.state.terms, (1, 3), 1.0), "ledger terms", r"index \(3,\) \(time\)"),
-        (lambda s: set_to(s.state.progress["potential"], 1, -1.0), "ledger potential", "simulator -1.0"),
+        (lambda s: set_to(s.rewards, 1, 0.25), "reward", r"index \(\): simulator 0.25, reference -?0.0"),
+        (lambda s: set_to(s.state.terms, (1, 3), 1.0), "reward sums", r"index \(3,\) \(time\)"),
+        (lambda s: set_to(s.state.progress["potential"], 1, -1.0), "progress potential", "simulator -1.0"),
         (
             lambda s: set_to(s.state.entities["active"], (1, 1), 0),
             "entities",
-            r"\(1,\) \(active\): simulator 0, twin 1",
+            r"\(1,\) \(active\): simulator 0, reference 1",
         ),
-        (lambda s: set_to(s.truncated, 1, True), "truncated", "simulator True, twin False"),
+        (lambda s: set_to(s.truncated, 1, True), "truncated", "simulator True, reference False"),
     ],
 )
 def test_a_broken_value_is_reported_with_its_place(monkeypatch, capsys, change, kind, words):
@@ -221,7 +221,7 @@ def test_a_broken_end_of_an_episode_is_found():
         sim.bank.path_length[sim.next_level] += 1.0  # of the level that comes next
         sim.step(np.zeros(2, int))
     assert sim.finished.tolist() == [0, 1]
-    assert sim.shadow.kinds["ledger path_start"] == 2
+    assert sim.shadow.kinds["progress path_start"] == 2
 
 
 # ---------------------------------------------------------------------------------------------------- switching, reports

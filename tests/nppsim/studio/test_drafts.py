@@ -13,7 +13,7 @@ from nppsim.generate import CATEGORIES, generate
 from nppsim.levels import kinds
 from nppsim.levels.level import Level, LevelError
 from nppsim.levels.level_set import LevelSet
-from nppsim.studio.drafts import SWITCH_KINDS, WITH_SWITCH, draft_of, findings, level_of
+from nppsim.studio.drafts import SWITCH_KINDS, WITH_SWITCH, diagnostics, draft_of, level_of
 
 from worlds import corridor
 
@@ -60,7 +60,7 @@ def test_generated_and_shipped_levels_are_the_drafts_that_are_made_of_them():
     for level in levels:
         draft, lost = draft_of(level)
         assert lost == [] and level_of(draft) == level
-        assert not [finding for finding in findings(draft) if finding.severity != "note"]
+        assert not [diagnostic for diagnostic in diagnostics(draft) if diagnostic.severity != "note"]
 
 
 def test_losses_of_a_draft_are_listed():
@@ -104,7 +104,7 @@ def test_invalid_drafts_are_refused(change, said):
 
 def findings_of(draft):
     """Findings about a draft."""
-    return [(finding.severity, finding.text) for finding in findings(draft)]
+    return [(diagnostic.severity, diagnostic.text) for diagnostic in diagnostics(draft)]
 
 
 def test_a_finishable_level_has_no_findings():

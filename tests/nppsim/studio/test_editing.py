@@ -7,7 +7,7 @@ import pytest
 
 from nppsim.levels.level import Level
 from nppsim.studio import editing
-from nppsim.studio.agents import Ending
+from nppsim.studio.agents import EpisodeEnd
 from nppsim.studio.app import Studio
 from nppsim.studio.drafts import draft_of
 from nppsim.studio.errors import StudioError
@@ -100,13 +100,13 @@ def test_a_draft_is_checked_and_then_searched(page):
             socket.send_text(json.dumps(message))
             return socket.receive_json()
 
-        assert "spawn" in ask({"check": {**DRAFT, "spawn": None}, "number": 1})["findings"][0]["text"]
+        assert "spawn" in ask({"check": {**DRAFT, "spawn": None}, "number": 1})["diagnostics"][0]["text"]
         assert ask({"check": {}, "number": 2}) == {
             "error": "draft is not a level draft: title, tiles, spawn, entities missing", "number": 2,
         }  # fmt: skip
         assert "check missing" in ask({"number": 3})["error"]
         assert "no agent" in ask({"tries": DRAFT, "agent": "77", "number": 4})["error"]
-        assert ask({"check": DRAFT, "number": 5}) == {"findings": [], "number": 5}
+        assert ask({"check": DRAFT, "number": 5}) == {"diagnostics": [], "number": 5}
         assert socket.receive_json() == {"search": {"state": "starting"}, "number": 5}
         found = socket.receive_json()
         assert (found["number"], found["search"]["state"]) == (5, "found")
@@ -128,7 +128,7 @@ class Runner:
     def tries(self, levels, episodes, *, seed=0, deterministic=False):
         assert levels == [corridor()]
         for number in range(episodes):
-            yield Ending(0, "won" if number % 2 else "died", 60, 0.0, 0.0)
+            yield EpisodeEnd(0, "won" if number % 2 else "died", 60, 0.0, 0.0)
 
 
 def test_an_agent_tries_the_level_as_it_is(page, tmp_path):

@@ -13,7 +13,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.physics.outcomes import NAMES
 from nppsim.reward import TERMS
 from nppsim.studio import documents, watching
-from nppsim.studio.agents import AgentError, Decision, Ending
+from nppsim.studio.agents import AgentError, Decision, EpisodeEnd
 from nppsim.studio.errors import StudioError
 from nppsim.studio.roster import Roster
 
@@ -67,7 +67,7 @@ class Presser:
         for place, level in enumerate(levels):
             run = nppsim.simulate(level, np.full(600, 2, np.uint8))
             for _ in range(episodes):
-                yield Ending(place, run.outcome, run.frames, *run.position[-1].tolist())
+                yield EpisodeEnd(place, run.outcome, run.frames, *run.position[-1].tolist())
 
 
 class Pressers:

@@ -23,7 +23,7 @@ export class EditorCanvas {
     this.scene.fit("stage");
     this.grid = true;
     this.route = null; // positions of the planner's run, [[x, y], ...], px
-    this.marks = []; // positions of findings, in steps
+    this.marks = []; // positions of diagnostics, in steps
     this.pointers = new Map(); // pressed pointers: id -> [x, y], CSS px
     this.pinch = null; // gesture of two fingers: {distance, middle}
     this.wanted = 0; // id of the requested animation frame, or 0
