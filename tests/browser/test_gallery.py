@@ -182,12 +182,12 @@ def test_levels_that_are_not_as_in_the_game_say_so(page, studio, packs):
     assert page.text_content(".support") == (
         "incomplete: rocket turrets behave as in N v2.0; 1 alternative death ball is left out"
     )
-    with_ghost = page.evaluate("document.querySelector('.stage canvas').toDataURL()")
+    with_other = page.evaluate("document.querySelector('.stage canvas').toDataURL()")
     page.keyboard.press("n")  # the next level, which is as in the game
     page.wait_for_selector("h1:has-text('level 3')")
     page.wait_for_selector(".verdict:has-text('Ready')")
     assert page.locator(".support").count() == 0
-    assert page.evaluate("document.querySelector('.stage canvas').toDataURL()") != with_ghost
+    assert page.evaluate("document.querySelector('.stage canvas').toDataURL()") != with_other
     drop(page, "run.replay", Replay(levels[1], [0] * 9).to_bytes())
     page.wait_for_selector(".player .support.modelled:has-text('rocket turrets')")
 

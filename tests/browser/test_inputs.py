@@ -22,7 +22,7 @@ LANES = {"left": 0, "jump": 1, "right": 2}
 
 def at(page, frame, lane=None):
     """Where a frame is on the screen: in a lane, or in the ruler."""
-    box = page.locator(".roll canvas").bounding_box()
+    box = page.locator(".input-lanes canvas").bounding_box()
     y = RULER / 2 if lane is None else RULER + LANE * (LANES[lane] + 0.5)
     return box["x"] + LABELS + FRAME * (frame + 0.5), box["y"] + y
 
@@ -41,7 +41,7 @@ def stored(page):
 
 
 def says(page, words):
-    page.wait_for_selector(f"#roll-status:has-text('{words}')")
+    page.wait_for_selector(f"#inputs-status:has-text('{words}')")
 
 
 def drawn(page):
@@ -94,9 +94,9 @@ def test_the_planner_continues_in_a_branch_which_is_compared_and_exported(editor
     page.mouse.click(*at(page, 20))
     before = drawn(page)
     page.get_by_role("button", name="Try all six actions").click()
-    until(page, lambda: drawn(page) != before, "the fan")
+    until(page, lambda: drawn(page) != before, "the action preview")
     page.get_by_role("button", name="Let the planner continue").click()
-    page.wait_for_selector("#roll-status:has-text('won after')", timeout=400_000)  # its process may compile first
+    page.wait_for_selector("#inputs-status:has-text('won after')", timeout=400_000)  # its process may compile first
     first, second = stored(page)
     assert (first[:20] == RIGHT).all() and np.array_equal(first[:20], second[:20])
     run = simulate(LEVEL, second)
@@ -104,7 +104,7 @@ def test_the_planner_continues_in_a_branch_which_is_compared_and_exported(editor
     assert run.won and run.frames == len(second)
     page.get_by_label("Compare with branch 1").check()
     until(page, lambda: page.locator(".player .run").count() == 2)
-    page.get_by_role("button", name="Keep run").click()
+    page.get_by_role("button", name="Store run").click()
     page.keyboard.press("Enter")
     with page.expect_download() as download:
         page.click("text=Attract file")

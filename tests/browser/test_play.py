@@ -56,7 +56,7 @@ def finish(page):
     page.keyboard.up("ArrowRight")
 
 
-def keep(page):
+def store(page):
     page.keyboard.press("k")
     page.wait_for_selector("dialog input")
     page.keyboard.press("Enter")
@@ -76,7 +76,7 @@ def test_what_is_pressed_is_what_is_saved_bit_for_bit(page, studio):
         wait_for_frame(page, frame)
         page.keyboard.press("a", delay=60)
     finish(page)
-    keep(page)
+    store(page)
     with page.expect_download() as download:
         page.click("text=Replay file")
     replay = Replay.load(download.value.path())
@@ -98,7 +98,7 @@ def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
     open_level(page, studio)
     page.keyboard.press(".")
     wait_for_frame(page, 1)
-    keep(page)
+    store(page)
     assert page.locator("#demonstrate").count() == 0  # the run has not finished
     page.keyboard.press("Escape")
     page.keyboard.press("r")
@@ -106,7 +106,7 @@ def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
     page.keyboard.down("ArrowRight")
     page.wait_for_selector(".verdict:has-text('your best')")
     finish(page)
-    keep(page)
+    store(page)
     page.click("#demonstrate")
     page.wait_for_selector("dialog .good:has-text('1 of 20 recordings')")
     demonstrations = list(Path(studio.folder).rglob("*.replay"))
@@ -130,10 +130,10 @@ def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
 def test_the_planner_and_an_agent_run_beside_the_player_and_either_can_be_taken_over(page, studio):
     open_level(page, studio)
     page.get_by_role("button", name="Agents …").click()
-    planner, agent = (page.locator(".ghost", has_text=name) for name in ("the planner", "vision_free_foresight"))
-    for ghost in (planner, agent):
-        ghost.get_by_role("checkbox").check()
-        ghost.locator("text=/\\d s$/").wait_for()  # its time: it has been played
+    planner, agent = (page.locator(".recorded-run", has_text=name) for name in ("the planner", "vision_free_foresight"))
+    for other in (planner, agent):
+        other.get_by_role("checkbox").check()
+        other.locator("text=/\\d s$/").wait_for()  # its time: it has been played
     assert f"{plan(LEVEL).frames / 60:.3f} s" in planner.text_content()
     page.focus(".stage canvas")
     page.keyboard.down("ArrowLeft")  # away from where they run
@@ -141,10 +141,10 @@ def test_the_planner_and_an_agent_run_beside_the_player_and_either_can_be_taken_
     page.keyboard.press("p")
     page.keyboard.up("ArrowLeft")
     page.wait_for_selector(".verdict:has-text('Paused')")
-    for ghost in (planner, agent):
-        with_ghost = drawn(page)
-        ghost.get_by_role("checkbox").uncheck()
-        assert drawn(page) != with_ghost
+    for other in (planner, agent):
+        with_other = drawn(page)
+        other.get_by_role("checkbox").uncheck()
+        assert drawn(page) != with_other
     agent.get_by_role("button", name="practise").click()
     page.get_by_label("Frame to go on from").fill("30")
     page.get_by_role("button", name="Go on from here").click()

@@ -215,13 +215,13 @@ def test_unreadable_replays_are_listed_as_problems(winning, tmp_path):
 # Recordings
 
 
-def keep(page, level, inputs, outcome="won"):
+def store(page, level, inputs, outcome="won"):
     category = page.studio.library.level(level.fingerprint).category
-    return page.studio.recordings.keep(level, np.array(inputs, np.uint8), outcome, "mine", category, 0).number
+    return page.studio.recordings.store(level, np.array(inputs, np.uint8), outcome, "mine", category, 0).number
 
 
 def test_a_recording_is_a_file_in_both_formats(page, winning):
-    number = keep(page, winning.level, winning.inputs)
+    number = store(page, winning.level, winning.inputs)
     for format in ("compact", "attract"):
         answer = page.get(f"recordings/{number}/file?format={format}")
         replay = Replay.from_bytes(answer.content)
@@ -233,7 +233,7 @@ def test_a_recording_is_a_file_in_both_formats(page, winning):
 
 
 def test_a_recording_that_is_removed_is_gone(page, winning):
-    number = keep(page, winning.level, winning.inputs)
+    number = store(page, winning.level, winning.inputs)
     answer = page.client.delete(f"/api/recordings/{number}", headers=page.headers)
     assert answer.status_code == 200
     page.get(f"recordings/{number}/file", 404)
@@ -241,7 +241,7 @@ def test_a_recording_that_is_removed_is_gone(page, winning):
 
 def test_stored_runs_are_in_no_file_until_they_are_downloaded_or_become_demonstrations(page, winning, tmp_path):
     numbers = [
-        keep(page, winning.level, inputs) for inputs in (winning.inputs, [0, *winning.inputs], winning.inputs[:9])
+        store(page, winning.level, inputs) for inputs in (winning.inputs, [0, *winning.inputs], winning.inputs[:9])
     ]
 
     def unsaved():
@@ -269,9 +269,9 @@ def test_stored_runs_are_in_no_file_until_they_are_downloaded_or_become_demonstr
 
 def test_the_number_of_recordings_is_bounded(page, winning, monkeypatch):
     monkeypatch.setattr(recordings, "MAX_RUNS", 1)
-    keep(page, winning.level, winning.inputs)
+    store(page, winning.level, winning.inputs)
     with pytest.raises(ValueError, match="remove some"):
-        keep(page, winning.level, winning.inputs)
+        store(page, winning.level, winning.inputs)
 
 
 def test_a_finished_run_becomes_a_demonstration_that_training_takes(page, winning):
@@ -279,7 +279,7 @@ def test_a_finished_run_becomes_a_demonstration_that_training_takes(page, winnin
 
     # not on the grid of decisions, and with something after the exit that belongs to it no more
     inputs = np.concatenate([[0], winning.inputs, [0, 0, 0]])
-    number = keep(page, winning.level, inputs)
+    number = store(page, winning.level, inputs)
     answer = page.post(f"recordings/{number}/demonstration")
     added, summary = answer["added"], answer["demonstrations"]
     assert added["retimed"] and added["frames"] == nppsim.simulate(winning.level, inputs).frames
@@ -317,7 +317,7 @@ THROUGH_THE_GAP = [2] * 23 + [3] * 5 + [2] * 95
 def test_a_run_that_training_would_leave_out_is_refused_and_nothing_written(page, level, inputs, outcome, message):
     page.studio.library.add(level)
     assert nppsim.simulate(level, np.array(inputs, np.uint8)).outcome == outcome
-    number = keep(page, level, inputs, outcome)
+    number = store(page, level, inputs, outcome)
     error = page.post(f"recordings/{number}/demonstration", status=409)["error"]
     assert message in error
     assert not page.studio.demonstrations.folder.exists()
@@ -331,7 +331,7 @@ def test_a_category_cannot_lead_out_of_the_folder(page):
 
 def test_nothing_is_written_by_looking(page, winning, tmp_path):
     before = sorted(tmp_path.rglob("*"))
-    number = keep(page, winning.level, winning.inputs)
+    number = store(page, winning.level, winning.inputs)
     for path in ("state", "levels", "replays", "replays/0/run", "recordings", f"recordings/{number}/file"):
         page.get(path)
     page.post("open", straight().to_bytes())
@@ -340,7 +340,7 @@ def test_nothing_is_written_by_looking(page, winning, tmp_path):
 
 def test_disk_errors_are_reported(page, winning):
     page.studio.demonstrations.folder.write_text("a file where the folder should be")
-    number = keep(page, winning.level, winning.inputs)
+    number = store(page, winning.level, winning.inputs)
     answer = page.post(f"recordings/{number}/demonstration", status=500)
     assert str(page.studio.demonstrations.folder) in answer["error"]
 

@@ -57,7 +57,7 @@ def test_the_studio_serves_its_address_and_warns_of_unsaved_runs_before_it_ends(
         urllib.request.urlopen(f"{root}/api/levels", timeout=LIMIT_S)
     origin, socket = root, f"{root.replace('http', 'ws')}/ws/play?token={token}"
     with connect(socket, origin=origin, open_timeout=LIMIT_S, close_timeout=LIMIT_S) as game:
-        for message in ({"start": straight().fingerprint}, {"step": [2, 2]}, {"keep": {"label": "mine"}}):
+        for message in ({"start": straight().fingerprint}, {"step": [2, 2]}, {"store": {"label": "mine"}}):
             game.send(json.dumps(message))
             assert "error" not in json.loads(game.recv(LIMIT_S))
     for whose, key in (("http://evil.example", token), (None, token), (origin, "wrong")):

@@ -44,7 +44,7 @@ def test_a_recording_made_over_the_socket_plays_back_bit_for_bit(page, tmp_path)
         frames = [ask(socket, start=level.fingerprint)["frame"]]
         for part in np.split(inputs, [1, 2, 3, 10, 60, 61, 150]):
             frames += ask(socket, step=part.tolist())["frames"]
-        stored = ask(socket, keep={"label": "mine"})["stored"]
+        stored = ask(socket, store={"label": "mine"})["stored"]
     (tmp_path / "mine.replay").write_bytes(page.get(f"recordings/{stored['number']}/file").content)
     replay = Replay.load(tmp_path / "mine.replay")
     run = nppsim.simulate(replay.level, replay.inputs)
@@ -74,7 +74,7 @@ def test_after_a_rewind_the_game_goes_on_as_if_it_had_never_been_further(page):
             ask(socket, step=inputs[frame:].tolist())
         ask(socket, rewind=30)
         ask(socket, step=other)
-        stored = ask(socket, keep={"label": ""})["stored"]
+        stored = ask(socket, store={"label": ""})["stored"]
     recording = page.studio.recordings.recording(stored["number"])
     assert recording.inputs.tolist() == [*inputs[:30], *other][: stored["frames"]]
     played = nppsim.simulate(moving_level(), recording.inputs)
@@ -137,9 +137,9 @@ def test_a_closed_tab_frees_its_simulator(page):
         ('{"rewind": 99}', "go to frame 99: give one from 0 to 3"),
         ('{"rewind": -1}', "go to frame -1: give one from 0 to 3"),
         ('{"rewind": "x"}', "whole number"),
-        ('{"keep": {"label": 5}}', "should be a text"),
-        (f'{{"keep": {{"label": "{"x" * 101}"}}}}', "at most 100"),
-        ('{"keep": {"label": "a\\u0000b"}}', "unprintable characters"),
+        ('{"store": {"label": 5}}', "should be a text"),
+        (f'{{"store": {{"label": "{"x" * 101}"}}}}', "at most 100"),
+        ('{"store": {"label": "a\\u0000b"}}', "unprintable characters"),
         ('{"start": "nothing"}', "no such level"),
         ('{"start": "LEVEL", "inputs": "!"}', "base64"),
         ('{"start": "LEVEL", "inputs": "////"}', "0 to 15"),
@@ -158,7 +158,7 @@ def test_invalid_messages_do_not_change_the_game(page, message, expected):
 
 def test_nothing_can_be_done_before_a_level_is_started(page):
     with page.socket() as socket:
-        for message in ({"step": [1]}, {"rewind": 0}, {"keep": {"label": ""}}):
+        for message in ({"step": [1]}, {"rewind": 0}, {"store": {"label": ""}}):
             assert "no level has been started" in ask(socket, **message)["error"]
 
 
@@ -220,11 +220,11 @@ def test_edits_replay_the_rest_and_a_fan_changes_nothing(page):
             assert np.array_equal(tracks[0][frame:], tracks[1])
             later = [change for change in whole["changes"] if change[0] > frame]
             assert later == part["changes"] and whole["outcome"] == part["outcome"]
-        fan = ask(fan=50)["fan"]
+        preview = ask(preview=50)["preview"]
         held = nppsim.simulate(level, np.concatenate([inputs[:50], np.full(60, 2, np.uint8)]))
-        assert fan[2]["points"][-1] == pytest.approx(held.position[-1], abs=0.06)
-        kept = ask(keep={"label": "all"})["stored"]
-        assert kept["frames"] == part["frames"] and "cannot go to frame 5000" in ask(fan=5000)["error"]
+        assert preview[2]["points"][-1] == pytest.approx(held.position[-1], abs=0.06)
+        stored = ask(store={"label": "all"})["stored"]
+        assert stored["frames"] == part["frames"] and "cannot go to frame 5000" in ask(preview=5000)["error"]
         for request in ({"frame": -1}, {"frame": 5000, "agent": "0"}):
             assert "give one from 0 to" in ask(**{"continue": request})["error"]
         for shape in (5, {"frame": "5"}, {"frame": 5, "agent": 1}):

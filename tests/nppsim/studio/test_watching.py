@@ -230,7 +230,7 @@ def test_one_run_that_cannot_be_shown_leaves_the_others(watched):
 
 
 def test_a_stored_run_is_shown_beside_others(watched, winning):
-    watched.studio.recordings.keep(straight(), winning.inputs, "won", "mine", None, 0)
+    watched.studio.recordings.store(straight(), winning.inputs, "won", "mine", None, 0)
     number = watched.get("recordings").json()["recordings"][0]["number"]
     with watched.socket("watch") as socket:
         runs = [{"recording": number}, {"replay": 0}]

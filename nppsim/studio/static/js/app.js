@@ -21,7 +21,7 @@ const VIEWS = [
   { name: "levels", title: "Levels", module: "./gallery.js" },
   { name: "play", title: "Play", module: "./play.js", tab: "levels", hidden: true },
   { name: "episode", title: "Episode", module: "./episode.js", tab: "levels", hidden: true },
-  { name: "inputs", title: "Inputs", module: "./roll.js", tab: "levels", hidden: true },
+  { name: "inputs", title: "Inputs", module: "./input_editor.js", tab: "levels", hidden: true },
   { name: "edit", title: "Edit", module: "./editor.js" },
   { name: "replays", title: "Runs", module: "./replays.js" },
   { name: "watch", title: "Watch", module: "./watch.js" },
@@ -81,9 +81,9 @@ async function showView() {
   document.title = `${wanted.title} · nppsim studio`;
   const root = element("div", { class: "root" }); // a new one per view, so that a slow view cannot fill a later one's
   view.replaceChildren(root);
-  const moment = notice("One moment", "Loading.");
-  const patience = setTimeout(() => view.append(moment), PATIENCE_MS);
-  const known = whileCompiling((text) => (moment.querySelector("p").textContent = text));
+  const loading = notice("One loading", "Loading.");
+  const timer = setTimeout(() => view.append(loading), PATIENCE_MS);
+  const known = whileCompiling((text) => (loading.querySelector("p").textContent = text));
   failedView = false;
   try {
     const { show } = await import(wanted.module);
@@ -95,9 +95,9 @@ async function showView() {
     if (number === shown) failedView = error.status === 0 || error.status === 401;
     studio.failed(error);
   } finally {
-    clearTimeout(patience);
+    clearTimeout(timer);
     known();
-    moment.remove(); // other elements must not move, since they would lose the focus
+    loading.remove(); // other elements must not move, since they would lose the focus
   }
 }
 

@@ -22,13 +22,13 @@ export const ACTIONS = {
   back: ["one frame back", ["Comma"]],
   rewind: ["rewind while pressed", ["Backspace"]],
   mark: ["practise from here, or from the spawn again", ["KeyM"]],
-  keep: ["keep this run", ["KeyK"]],
+  store: ["store this run", ["KeyK"]],
   next: ["next level", ["KeyN"]],
   view: ["closer view that follows the ninja, or the whole level", ["KeyV"]],
 };
 const LASTING = [...Object.keys(BITS), "rewind"]; // actions that last while the key is down
 // Standard gamepad: button -> action.
-const PAD = { 0: "jump", 1: "jump", 3: "restart", 4: "rewind", 5: "slower", 6: "view", 8: "keep", 9: "pause", 14: "left", 15: "right" };
+const PAD = { 0: "jump", 1: "jump", 3: "restart", 4: "rewind", 5: "slower", 6: "view", 8: "store", 9: "pause", 14: "left", 15: "right" };
 const STICK = 0.4; // threshold of the stick's deflection
 // Keys that a focused element handles itself.
 const USES = { button: /^(Space|Enter)$/, summary: /^(Space|Enter)$/, a: /^Enter$/, input: /^(Space|Arrow\w+|Home|End)$/ };

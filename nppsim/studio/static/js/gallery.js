@@ -78,7 +78,7 @@ class Gallery {
     const page = element("div", { class: "page" }, this.bar(), problems.map((text) => element("p", { class: "warn small", text })),
       this.count, this.cards, this.more);
     root.append(page);
-    this.film = film && new Film(page, film);
+    this.film = film && new GalleryFilm(page, film);
     this.observer.observe(this.more);
     this.keys = (event) => this.key(event);
     document.addEventListener("keydown", this.keys);
@@ -203,7 +203,7 @@ class Gallery {
 }
 
 /* A run that plays at the head of the page while it is visible. */
-class Film {
+class GalleryFilm {
   constructor(page, { run, level }) {
     const place = element("div");
     this.root = element("section", { class: "film" }, place, element("div", {},

@@ -56,8 +56,8 @@ export class LiveGame {
   }
 
   /** Store the run so far; resolves to its entry in the list of runs. */
-  async keep(label) {
-    return (await this.ask({ keep: { label } })).stored;
+  async store(label) {
+    return (await this.ask({ store: { label } })).stored;
   }
 
   /** Add the run that has just won to the leaderboard; resolves to the best runs of the level (best), and of an episode that

@@ -8,8 +8,8 @@ import { Socket, get, opened, whileCompiling } from "./api.js";
 import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
 import { element, seconds, supportBanner } from "./elements.js";
-import { Ghosts, bestTime, storeBest } from "./ghosts.js";
-import { keepDialog } from "./keep.js";
+import { RecordedRuns, bestTime, storeBest } from "./recorded_runs.js";
+import { storeDialog } from "./store_dialog.js";
 import { LiveGame } from "./live.js";
 import { keysPanel } from "./keys.js";
 import { Scene } from "./scene.js";
@@ -49,7 +49,7 @@ export class Play {
     this.scene.setLevel(level);
     this.setCloser(this.scene.isLong);
     this.controls = new Controls((action) => this.act(action));
-    this.ghosts = new Ghosts(this.ghostList, level, studio, {
+    this.recordedRuns = new RecordedRuns(this.recordedRunList, level, studio, {
       changed: () => this.draw(),
       takeOver: (history) => this.takeOver(history),
       preview: (recording, frame) => this.preview(recording, frame),
@@ -69,7 +69,7 @@ export class Play {
     await this.game.start();
     [this.mark, this.assisted] = [0, false];
     this.enter("ready");
-    this.ghosts.load().catch(this.studio.failed);
+    this.recordedRuns.load().catch(this.studio.failed);
     this.findPar().catch(this.studio.failed);
     cancelAnimationFrame(this.request);
     this.request = requestAnimationFrame((now) => this.tick(now));
@@ -157,7 +157,7 @@ export class Play {
     game.score(this.player.value.trim() || DEFAULT_NAME).then(({ best, episode }) => this.showBest(best, episode), this.studio.failed);
     if (storeBest(this.level.id, game.history)) {
       this.record = true;
-      this.ghosts.fill();
+      this.recordedRuns.fill();
       this.drawPhase();
     }
   }
@@ -207,7 +207,7 @@ export class Play {
       step: () => this.stepOnce(),
       back: () => this.stepBack(),
       mark: () => this.setMark(),
-      keep: () => this.keep(),
+      store: () => this.storeRun(),
       view: () => this.setCloser(!this.closer),
       next: () => this.level.next && this.studio.go(`#/play/${this.level.next}`),
     };
@@ -216,7 +216,7 @@ export class Play {
 
   /** Restart from the spawn or the practice mark.  armed: keys that are already down start the run. */
   async restart(armed) {
-    this.ghosts.endPreview();
+    this.recordedRuns.endPreview();
     this.armed = armed;
     this.assisted ||= this.mark > 0;
     this.enter("ready");
@@ -270,18 +270,18 @@ export class Play {
     this.canvas.focus();
   }
 
-  async keep() {
+  async storeRun() {
     if (this.game.frame.f === 0) {
-      this.studio.toast("Play first: there is no run to keep yet.");
+      this.studio.toast("Play first: there is no run to store yet.");
       return;
     }
     this.pause();
-    if (this.keeping) return;
-    this.keeping = true; // until the dialog receives the keys
+    if (this.storing) return;
+    this.storing = true; // until the dialog receives the keys
     while (!this.game.settled) await new Promise(requestAnimationFrame); // unanswered frames belong to the run
-    this.keeping = false;
-    await keepDialog(this.game, this.level, this.studio);
-    this.ghosts.load().catch(this.studio.failed);
+    this.storing = false;
+    await storeDialog(this.game, this.level, this.studio);
+    this.recordedRuns.load().catch(this.studio.failed);
     this.canvas.focus();
   }
 
@@ -294,7 +294,7 @@ export class Play {
     const { f, g, i, n } = game.frame;
     const age = this.phase === "over" && game.frame.o === "died" ? (performance.now() - this.ended) / FRAME_MS : 0;
     const points = game.history.slice(Math.max(0, f - TRAIL), f + 1).map(({ look }) => look.at);
-    this.scene.draw({ world: game.world, age, ghosts: this.ghosts.at(f), trails: [{ points }] });
+    this.scene.draw({ world: game.world, age, others: this.recordedRuns.at(f), trails: [{ points }] });
     this.showClock(f, g);
     this.numbers.textContent = `${seconds(f)} · frame ${f} · ${Math.hypot(n[2], n[3]).toFixed(2)} px/frame · gold ${g}`;
     this.caps.forEach((cap, k) => cap.classList.toggle("pressed", (i & CAPS[k][0]) !== 0));
@@ -387,7 +387,7 @@ export class Play {
     this.bestRuns = element("div", { class: "best" });
     this.player = element("input", { type: "text", maxlength: 40, value: localStorage.getItem(NAME_STORE) ?? DEFAULT_NAME, autocomplete: "off",
       onchange: () => localStorage.setItem(NAME_STORE, this.player.value.trim() || DEFAULT_NAME) });
-    this.ghostList = element("div");
+    this.recordedRunList = element("div");
     this.pace = element("p", { class: "small muted", id: "pacing" });
     const panel = (title, ...content) => element("section", { class: "panel" }, title ? element("h2", { text: title }) : null, ...content);
     const facts = [...(this.level.code ? [["id", this.level.code]] : []), ["category", this.level.category ?? "none"]];
@@ -399,7 +399,7 @@ export class Play {
         panel(null, element("h1", { text: this.level.name }),
           element("dl", { class: "facts" }, facts.map(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]),
             element("dt", {}, "par ", this.objective), this.par, element("dt", { text: "attempt" }), this.attempt),
-          element("div", { class: "bar" }, button("Restart", "restart", { class: "primary" }), this.pauseButton, button("Keep run …", "keep"), this.viewButton,
+          element("div", { class: "bar" }, button("Restart", "restart", { class: "primary" }), this.pauseButton, button("Store run …", "store"), this.viewButton,
             this.level.next && element("a", { class: "button", href: `#/play/${this.level.next}`, text: "Next level", title: ACTIONS.next[0] }),
             this.level.episode && !this.episode && element("a", { class: "button", href: `#/episode/${this.level.episode}`, text: `Play ${this.level.episode}`, title: "the episode of five levels, with one clock" }),
             element("a", { class: "button", href: `#/edit/${this.level.id}`, text: "Edit" }),
@@ -407,14 +407,14 @@ export class Play {
             element("a", { class: "button", href: `#/watch/${this.level.id}`, text: "Watch an agent" }))),
         panel("Practice", element("div", { class: "bar" }, this.markButton, this.rates, button("−1 frame", "back"), button("+1 frame", "step"))),
         panel("Best runs", this.bestRuns, element("label", { class: "small" }, "Your name ", this.player)),
-        panel("Ghosts", this.ghostList),
+        panel("RecordedRuns", this.recordedRunList),
         panel("Keys", keysPanel(() => this.controls)),
         element("details", { class: "panel" }, element("summary", { text: "Frame times" }), this.pace))));
   }
 
   /** Return the focus to the game after a click beside the stage. */
   clicked({ detail, target }) {
-    if (detail && !target.closest("select, input[type=range], .ghost button, .key")) setTimeout(() => this.canvas.focus());
+    if (detail && !target.closest("select, input[type=range], .recorded-run button, .key")) setTimeout(() => this.canvas.focus());
   }
 
   touchButtons() {

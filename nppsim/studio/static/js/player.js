@@ -1,4 +1,4 @@
-/* Player of one or more runs of a level; one run is followed, the others are ghosts.
+/* Player of one or more runs of a level; one run is followed, the others are drawn pale.
  *
  *     const player = new Player(root, { level, runs });    // a level document, run documents of that level
  *     player.add(run);  player.seek(120);  player.play();  player.destroy();
@@ -82,7 +82,7 @@ export class Player {
     end.textContent = `${ending} ${seconds(recording.frames)}`;
   }
 
-  /** Follow a run: draw its world (doors, gold, drones), with the other runs as ghosts. */
+  /** Follow a run: draw its world (doors, gold, drones), with the other runs drawn pale. */
   follow(index) {
     this.main = index;
     this.runs.forEach(({ chip }, i) => chip.setAttribute("aria-pressed", i === index));
@@ -109,7 +109,7 @@ export class Player {
       world: recording.seek(f),
       age: Math.max(0, f - recording.frames),
       trails: this.runs.map(trail),
-      ghosts: others.map(({ recording: r, colour }) => ({ look: r.look(f), colour, label: r.label })),
+      others: others.map(({ recording: r, colour }) => ({ look: r.look(f), colour, label: r.label })),
       ...this.overlay(f),
     });
     this.clock.textContent = `${seconds(f)} · frame ${f}`;

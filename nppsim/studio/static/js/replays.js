@@ -1,4 +1,4 @@
-/* View "Runs": lists stored runs and replays, and shows one of them, with other runs of its level as ghosts. */
+/* View "Runs": lists stored runs and replays, and shows one of them, with the other runs of its level. */
 
 import { download, get, post, remove } from "./api.js";
 import { element, seconds } from "./elements.js";
@@ -85,7 +85,7 @@ async function list(root, studio) {
   const heads = ["run", "level", "time", "gold", "score", "ending", ""].map((text) => element("th", { scope: "col", text }));
   root.append(element("div", { class: "page" }, folder, listOf(problems), element("div", { class: "bar above" }, search, count, element("span", { class: "spacer" }), saveAll),
     runs.length ? element("div", { class: "wide" }, element("table", { class: "runs" }, element("thead", {}, element("tr", {}, heads)), rows))
-      : element("p", { class: "notice", text: "No runs yet. Play a level and keep your run, or start the studio with --replays FOLDER." })));
+      : element("p", { class: "notice", text: "No runs yet. Play a level and store your run, or start the studio with --replays FOLDER." })));
   fill();
   return undefined;
 }

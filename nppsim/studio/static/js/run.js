@@ -18,12 +18,12 @@ export async function show(root, studio) {
       element("p", { text: "Start the studio with --run and the folder of an experiment, or train with --visualize-training." })));
     return undefined;
   }
-  const view = new Run(root, studio, levels);
+  const view = new RunView(root, studio, levels);
   view.show(experiment);
   return () => view.destroy();
 }
 
-class Run {
+class RunView {
   constructor(root, studio, levels) {
     [this.studio, this.levels, this.charts, this.episodes] = [studio, levels, new Map(), 0];
     this.head = element("div", { class: "bar" });

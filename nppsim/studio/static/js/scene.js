@@ -4,7 +4,7 @@
  *     scene.setLevel(level);                              // a level document
  *     const world = new World(level);                     // world.js: state from frame documents
  *     world.apply(frame);
- *     scene.draw({ world, ghosts: [{ look, colour, label }], trails: [{ points, colour }] });
+ *     scene.draw({ world, others: [{ look, colour, label }], trails: [{ points, colour }] });
  *
  * A change of the canvas size or of the theme redraws the last picture.  Tiles are drawn once per view, static entities when
  * one of them changes, and moving entities in each frame.
@@ -21,7 +21,7 @@ const MARGIN = TILE; // px around the open part of the level in a fitted view
 const LEAST_VIEW = [18 * TILE, 10 * TILE]; // px, minimum size of a fitted view
 const CLOSE_SCALE = 1.4; // minimum scale of the closer view, screen px per level px
 const MOST_SCALE = 16; // maximum zoom, screen px per level px
-const GHOST_OPACITY = 0.6;
+const OTHER_OPACITY = 0.6;
 
 export class Scene {
   /** view: {x, y, scale}: level position in the middle of the canvas, and CSS px per level px. */
@@ -146,7 +146,7 @@ export class Scene {
   /** Draw a picture with these optional fields.
    *  world: state to draw; default: the start of the level.
    *  ninja: look of the ninja; default: the world's; null: no ninja.  age: frames since its death.
-   *  ghosts: [{look, colour, label}].  trails: [{points: [[x, y], ...], colour, width}].
+   *  others: [{look, colour, label}].  trails: [{points: [[x, y], ...], colour, width}].
    *  under, over: functions that draw with a Pen below the moving entities, or above everything, in level coordinates. */
   draw(picture = {}) {
     this.last = picture;
@@ -157,7 +157,7 @@ export class Scene {
       context.fillRect(0, 0, canvas.width, canvas.height);
       return;
     }
-    const { world = this.start, ghosts = [], trails = [], age = 0 } = picture;
+    const { world = this.start, others = [], trails = [], age = 0 } = picture;
     const ninja = picture.ninja === undefined ? world.ninja : picture.ninja;
     if (this.fitted === "closer") this.follow(world.ninja.at);
     this.drawStill(world);
@@ -169,10 +169,10 @@ export class Scene {
     }
     picture.under?.(pen);
     for (const index of this.movingOnes) this.drawOne(pen, index, world);
-    context.globalAlpha = GHOST_OPACITY;
-    for (const { look, colour } of ghosts) drawNinja(pen, look, colour, colour);
+    context.globalAlpha = OTHER_OPACITY;
+    for (const { look, colour } of others) drawNinja(pen, look, colour, colour);
     context.globalAlpha = 1;
-    this.drawLabels(pen, ghosts.map(({ look, colour, label }) => ({ at: look.at, label, colour })));
+    this.drawLabels(pen, others.map(({ look, colour, label }) => ({ at: look.at, label, colour })));
     if (ninja) drawNinja(pen, ninja, this.colours.ink, this.colours.band, age);
     picture.over?.(pen);
   }

@@ -4,18 +4,18 @@ import { download, post } from "./api.js";
 import { element, seconds } from "./elements.js";
 
 /** Show the dialog for the run of a LiveGame; resolves when it is closed. */
-export function keepDialog(game, level, studio) {
+export function storeDialog(game, level, studio) {
   const { o, f } = game.frame;
   const field = element("input", { type: "text", maxlength: 100, value: `my run, ${seconds(f)}`, "aria-label": "Name", autocomplete: "off" });
   const status = element("p", { class: "small", role: "status" });
   const close = element("button", { type: "button", text: "Close", onclick: () => dialog.close() });
-  const dialog = element("dialog", { class: "keep", "aria-label": "Keep this run" });
+  const dialog = element("dialog", { class: "store-dialog", "aria-label": "Store this run" });
   const ending = { won: "finishes the level", died: "ends in death", running: "stops before the exit" }[o];
 
-  const keep = async () => {
+  const store = async () => {
     let stored;
     try {
-      stored = await game.keep(field.value.trim() || "my run");
+      stored = await game.store(field.value.trim() || "my run");
     } catch (error) {
       status.textContent = error.message;
       status.className = "small bad";
@@ -47,10 +47,10 @@ export function keepDialog(game, level, studio) {
     (demonstration ?? replay).focus();
   };
 
-  const form = element("form", { method: "dialog", onsubmit: (event) => { event.preventDefault(); keep(); } },
-    element("h2", { text: "Keep this run" }), element("p", { class: "muted", text: `${seconds(f)}, ${ending}.` }),
+  const form = element("form", { method: "dialog", onsubmit: (event) => { event.preventDefault(); store(); } },
+    element("h2", { text: "Store this run" }), element("p", { class: "muted", text: `${seconds(f)}, ${ending}.` }),
     element("label", {}, "Name ", field), status,
-    element("div", { class: "bar" }, element("button", { type: "submit", class: "primary", text: "Keep" }),
+    element("div", { class: "bar" }, element("button", { type: "submit", class: "primary", text: "Store" }),
       element("button", { type: "button", text: "Cancel", onclick: () => dialog.close() })));
   dialog.append(form);
   document.body.append(dialog);

@@ -10,7 +10,7 @@ export const LANES = [["left", 4], ["jump", 1], ["right", 2]]; // label, bit of 
 const [RULER, LANE, LABELS] = [20, 24, 46]; // px: heights of the ruler and of a lane, width of the labels
 const [LEAST, MOST] = [2, 24]; // px per frame
 
-export class RollCanvas {
+export class InputCanvas {
   /** on: {paint(lane, from, to, down), select(from, to), move(to), seek(frame)}; frames are numbered from 0. */
   constructor(root, on) {
     this.on = on;

@@ -1,4 +1,4 @@
-/* Ghosts to play against: the player's best run, stored runs and replays of the level, the planner, agents. */
+/* Other runs to play against: the player's best run, stored runs and replays of the level, the planner, agents. */
 
 import { Socket, get, whileCompiling } from "./api.js";
 import { element, seconds } from "./elements.js";
@@ -24,7 +24,7 @@ export function storeBest(id, history) {
   return true;
 }
 
-export class Ghosts {
+export class RecordedRuns {
   /** on: {changed(), takeOver(history), preview(recording or null, frame)}. */
   constructor(root, level, studio, on) {
     [this.root, this.level, this.studio, this.on] = [root, level, studio, on];
@@ -32,13 +32,13 @@ export class Ghosts {
     this.wantsBest = true;
   }
 
-  /** Return the looks of the shown ghosts at a frame. */
+  /** Return the looks of the shown runs at a frame. */
   at(frame) {
     const shown = this.sources.filter(({ recording, shown: on }) => on && recording);
-    const ghosts = shown.map(({ recording, colour, label }) => ({ look: recording.look(frame), colour, label }));
+    const others = shown.map(({ recording, colour, label }) => ({ look: recording.look(frame), colour, label }));
     const best = this.wantsBest ? bests.get(this.level.id) : null;
-    if (best) ghosts.push({ look: best[Math.min(frame, best.length - 1)].look, colour: RUN_COLOURS[0], label: "best" });
-    return ghosts;
+    if (best) others.push({ look: best[Math.min(frame, best.length - 1)].look, colour: RUN_COLOURS[0], label: "best" });
+    return others;
   }
 
   async load() {
@@ -77,7 +77,7 @@ export class Ghosts {
     const rows = this.sources.map((source) => this.row(source));
     if (bests.has(this.level.id)) {
       const box = element("input", { type: "checkbox", checked: this.wantsBest, onchange: () => { this.wantsBest = box.checked; this.on.changed(); } });
-      rows.unshift(element("label", { class: "ghost" }, box, dot(RUN_COLOURS[0]), "your best here", element("span", { class: "muted", text: seconds(bests.get(this.level.id).length - 1) })));
+      rows.unshift(element("label", { class: "recorded-run" }, box, dot(RUN_COLOURS[0]), "your best here", element("span", { class: "muted", text: seconds(bests.get(this.level.id).length - 1) })));
     }
     this.slider ??= element("div");
     const agents = element("button", { type: "button", class: "quiet small", text: "Agents …", onclick: () => this.loadAgents().catch(this.studio.failed) });
@@ -86,7 +86,7 @@ export class Ghosts {
 
   row(source) {
     const box = element("input", { type: "checkbox", checked: source.shown ?? false, onchange: () => this.toggle(source, box.checked) });
-    return element("div", { class: "ghost" },
+    return element("div", { class: "recorded-run" },
       element("label", {}, box, dot(source.colour), element("span", { class: "name", text: source.label, title: source.label }), element("span", { class: "muted", text: source.frames !== null ? seconds(source.frames) : source.fetching ? source.note ?? "…" : "" })),
       element("button", { type: "button", class: "quiet small", text: "practise", title: "go on from a frame of this run", onclick: () => this.choose(source) }));
   }
