@@ -127,7 +127,8 @@ function acceptDrops() {
   });
 }
 
-/** Open files one after another and show the last one: a level to play, a campaign file in the gallery, a replay to watch. */
+/** Open files one after another and show the last one: a level to play, a campaign file in the gallery, a replay to
+ *  watch. */
 async function openFiles(files) {
   let last = null;
   for (const file of files) {
@@ -136,7 +137,8 @@ async function openFiles(files) {
       toast(last.levels > 1 ? `${file.name}: ${last.levels} levels are open` : `${file.name} is open`, "good");
       const { warnings } = last;
       for (const text of warnings.slice(0, MOST_WARNINGS)) toast(`${file.name}: ${text}`, "bad");
-      if (warnings.length > MOST_WARNINGS) toast(`${file.name}: ${warnings.length - MOST_WARNINGS} more lines like these`, "bad");
+      if (warnings.length > MOST_WARNINGS)
+        toast(`${file.name}: ${warnings.length - MOST_WARNINGS} more lines like these`, "bad");
     } catch (error) {
       studio.failed(error);
     }
@@ -178,7 +180,12 @@ async function waitForStudio() {
 function newAddress(box, words) {
   words.textContent = "The studio was restarted. Paste the address that it printed to continue.";
   box.querySelector("input")?.remove();
-  const field = element("input", { type: "text", "aria-label": "Address of the studio", placeholder: "http://127.0.0.1:8765/?token=…", autocomplete: "off" });
+  const field = element("input", {
+    type: "text",
+    "aria-label": "Address of the studio",
+    placeholder: "http://127.0.0.1:8765/?token=…",
+    autocomplete: "off",
+  });
   box.append(field);
   return new Promise((resolve) => {
     field.addEventListener("change", () => {
@@ -201,12 +208,14 @@ addEventListener("keydown", (event) => {
 
 themeSwitch(document.getElementById("theme"));
 coloursSwitch(document.getElementById("colours"));
-get("state").then(({ follows }) => {
-  VIEWS.find(({ name }) => name === "run").hidden = !follows;
-}, studio.failed).then(() => {
-  makeTabs();
-  showView();
-});
+get("state")
+  .then(({ follows }) => {
+    VIEWS.find(({ name }) => name === "run").hidden = !follows;
+  }, studio.failed)
+  .then(() => {
+    makeTabs();
+    showView();
+  });
 acceptDrops();
 addEventListener("hashchange", showView);
 document.addEventListener("studiolost", waitForStudio);

@@ -1,4 +1,5 @@
-/* View "Inputs": edits the inputs of a run frame by frame.  The server replays from the nearest snapshot before a change.
+/* View "Inputs": edits the inputs of a run frame by frame.  The server replays from the nearest snapshot before a
+ * change.
  *
  * Branches are versions of the inputs with names; they are stored in the browser.
  */
@@ -14,9 +15,12 @@ const STORE = "nppsim.inputs"; // prefix; the rest is the level's id
 const MOST_UNDONE = 300;
 const BLANK = 60; // frames of a new branch
 const ACTIONS = ["stand", "left", "right", "jump", "jump left", "jump right"];
-const KEYS = "1 2 3: left, jump, right · insert, delete · arrows: cursor, with shift: select · ctrl+Z Y: undo, redo · ctrl+C X V · F: try all actions · B: branch";
+const KEYS =
+  "1 2 3: left, jump, right · insert, delete · arrows: cursor, with shift: select · " +
+  "ctrl+Z Y: undo, redo · ctrl+C X V · F: try all actions · B: branch";
 
-/** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/recordings/3 adds that run as one. */
+/** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/recordings/3 adds that run as
+ *  one. */
 export async function show(root, studio, id, kind, number) {
   const [level, run] = await Promise.all([get(`levels/${id}`), kind ? get(`${kind}/${number}/run`) : null]);
   const view = new InputEditor(root, studio, level);
@@ -31,7 +35,14 @@ class InputEditor {
   constructor(root, studio, level) {
     [this.studio, this.level] = [studio, level];
     this.branches = stored(level.id);
-    [this.cursor, this.selection, this.anchor, this.clipboard, this.actionPreview, this.compared] = [0, null, 0, new Uint8Array(), null, null];
+    [this.cursor, this.selection, this.anchor, this.clipboard, this.actionPreview, this.compared] = [
+      0,
+      null,
+      0,
+      new Uint8Array(),
+      null,
+      null,
+    ];
     this.build(root);
     this.canvas = new InputCanvas(this.place, {
       paint: (lane, from, to, down) => this.paint(LANES[lane][1], from, to, down),
@@ -52,7 +63,12 @@ class InputEditor {
     this.socket = new Socket("play");
     this.sent = new Uint8Array(); // inputs of the run on the server
     const { frame } = await this.socket.ask({ start: this.level.id });
-    this.player = new Player(this.stage, { level: this.level, runs: [{ label: "", colour: null, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start: frame }] });
+    this.player = new Player(this.stage, {
+      level: this.level,
+      runs: [
+        { label: "", colour: null, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start: frame },
+      ],
+    });
     this.player.overlay = (frame) => this.overlay(frame);
     this.chosen = index;
     this.list();
@@ -240,13 +256,26 @@ class InputEditor {
   overlay(frame) {
     if (this.actionPreview?.frame !== frame) return {};
     const { branches } = this.actionPreview;
-    return { over: (pen) => {
-      branches.forEach(({ points, outcome }, i) => {
-        pen.line(points, RUN_COLOURS[i], 1.6);
-        pen.disc(points[points.length - 1], 3, { won: pen.colours.green, died: pen.colours.red }[outcome] ?? RUN_COLOURS[i]);
-      });
-      this.player.scene.drawLabels(pen, branches.map(({ points }, i) => ({ at: points[points.length - 1], label: ACTIONS[i], colour: RUN_COLOURS[i] })));
-    } };
+    return {
+      over: (pen) => {
+        branches.forEach(({ points, outcome }, i) => {
+          pen.line(points, RUN_COLOURS[i], 1.6);
+          pen.disc(
+            points[points.length - 1],
+            3,
+            { won: pen.colours.green, died: pen.colours.red }[outcome] ?? RUN_COLOURS[i],
+          );
+        });
+        this.player.scene.drawLabels(
+          pen,
+          branches.map(({ points }, i) => ({
+            at: points[points.length - 1],
+            label: ACTIONS[i],
+            colour: RUN_COLOURS[i],
+          })),
+        );
+      },
+    };
   }
 
   async compare(index) {
@@ -261,7 +290,10 @@ class InputEditor {
   }
 
   storeRun() {
-    const game = { frame: { o: this.run.outcome, f: this.run.frames }, store: async (label) => (await this.socket.ask({ store: { label } })).stored };
+    const game = {
+      frame: { o: this.run.outcome, f: this.run.frames },
+      store: async (label) => (await this.socket.ask({ store: { label } })).stored,
+    };
     return storeDialog(game, this.level, this.studio);
   }
 
@@ -287,13 +319,29 @@ class InputEditor {
       }
     };
     const plain = {
-      ArrowLeft: () => step(-1), ArrowRight: () => step(1), PageUp: () => step(-60), PageDown: () => step(60), Home: () => step(-Infinity),
-      End: () => step(this.branch.inputs.length), Insert: () => this.insert(), Delete: () => this.remove(), f: () => this.showActionPreview(), b: () => this.fork(),
-      "+": () => this.canvas.zoom(1.25), "-": () => this.canvas.zoom(0.8), ...Object.fromEntries(LANES.map(([, bit], i) => [i + 1, () => this.toggle(bit)])),
+      ArrowLeft: () => step(-1),
+      ArrowRight: () => step(1),
+      PageUp: () => step(-60),
+      PageDown: () => step(60),
+      Home: () => step(-Infinity),
+      End: () => step(this.branch.inputs.length),
+      Insert: () => this.insert(),
+      Delete: () => this.remove(),
+      f: () => this.showActionPreview(),
+      b: () => this.fork(),
+      "+": () => this.canvas.zoom(1.25),
+      "-": () => this.canvas.zoom(0.8),
+      ...Object.fromEntries(LANES.map(([, bit], i) => [i + 1, () => this.toggle(bit)])),
     };
     const controlled = {
-      z: () => (event.shiftKey ? this.history("redo", "undo") : this.history("undo", "redo")), y: () => this.history("redo", "undo"),
-      c: () => this.copy(), x: () => { this.copy(); this.remove(); }, v: () => this.splice(this.cursor, this.cursor, this.clipboard),
+      z: () => (event.shiftKey ? this.history("redo", "undo") : this.history("undo", "redo")),
+      y: () => this.history("redo", "undo"),
+      c: () => this.copy(),
+      x: () => {
+        this.copy();
+        this.remove();
+      },
+      v: () => this.splice(this.cursor, this.cursor, this.clipboard),
     };
     const act = (control ? controlled : plain)[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (!act || event.altKey) return;
@@ -309,61 +357,161 @@ class InputEditor {
     if (!this.player) return;
     const { run, branch } = this;
     this.player.rename(0, branch.name);
-    this.canvas.show({ inputs: branch.inputs, cursor: this.cursor, selection: this.selection, played: run.frames, ended: run.outcome !== "running" });
+    this.canvas.show({
+      inputs: branch.inputs,
+      cursor: this.cursor,
+      selection: this.selection,
+      played: run.frames,
+      ended: run.outcome !== "running",
+    });
     this.undo.disabled = !branch.undo?.length;
     this.redo.disabled = !branch.redo?.length;
     const took = this.took === undefined ? "" : ` · replayed in ${Math.round(this.took)} ms`;
-    this.status.textContent = `frame ${this.cursor} of ${branch.inputs.length} · ${run.outcome === "running" ? "not finished" : run.outcome} after ${run.frames} (${seconds(run.frames)})${took}`;
+    const outcome = run.outcome === "running" ? "not finished" : run.outcome;
+    const duration = `${run.frames} (${seconds(run.frames)})`;
+    this.status.textContent = `frame ${this.cursor} of ${branch.inputs.length} · ${outcome} after ${duration}${took}`;
   }
 
   list() {
     const row = (branch, index) => {
-      const name = element("input", { type: "text", value: branch.name, maxlength: 100, "aria-label": `Name of branch ${index + 1}`, onchange: () => { branch.name = name.value; this.store(); } });
-      const choose = element("input", { type: "radio", name: "branch", checked: index === this.chosen, "aria-label": `Edit ${branch.name}`, onchange: () => this.choose(index) });
-      const compare = element("input", { type: "checkbox", checked: index === this.compared, "aria-label": `Compare with ${branch.name}`, title: "show beside the edited branch", onchange: () => {
-        this.compare(compare.checked ? index : null).catch(this.studio.failed).then(() => this.list());
-      } });
-      const drop = element("button", { type: "button", class: "quiet icon", text: "×", "aria-label": `Remove ${branch.name}`, disabled: this.branches.length < 2, onclick: () => {
-        this.branches.splice(index, 1);
-        this.compare(null).catch(this.studio.failed);
-        this.choose(Math.min(this.chosen - (index < this.chosen ? 1 : 0), this.branches.length - 1));
-      } });
+      const name = element("input", {
+        type: "text",
+        value: branch.name,
+        maxlength: 100,
+        "aria-label": `Name of branch ${index + 1}`,
+        onchange: () => {
+          branch.name = name.value;
+          this.store();
+        },
+      });
+      const choose = element("input", {
+        type: "radio",
+        name: "branch",
+        checked: index === this.chosen,
+        "aria-label": `Edit ${branch.name}`,
+        onchange: () => this.choose(index),
+      });
+      const compare = element("input", {
+        type: "checkbox",
+        checked: index === this.compared,
+        "aria-label": `Compare with ${branch.name}`,
+        title: "show beside the edited branch",
+        onchange: () => {
+          this.compare(compare.checked ? index : null)
+            .catch(this.studio.failed)
+            .then(() => this.list());
+        },
+      });
+      const drop = element("button", {
+        type: "button",
+        class: "quiet icon",
+        text: "×",
+        "aria-label": `Remove ${branch.name}`,
+        disabled: this.branches.length < 2,
+        onclick: () => {
+          this.branches.splice(index, 1);
+          this.compare(null).catch(this.studio.failed);
+          this.choose(Math.min(this.chosen - (index < this.chosen ? 1 : 0), this.branches.length - 1));
+        },
+      });
       return element("div", { class: "branch" }, choose, name, compare, drop);
     };
     this.rows.replaceChildren(...this.branches.map(row));
   }
 
   build(root) {
-    const button = (words, title, act) => element("button", { type: "button", text: words, title, onclick: (event) => { act(event.currentTarget); this.canvas.canvas.focus(); } });
-    const panel = (title, ...content) => element("section", { class: "panel" }, element("h2", { text: title }), ...content);
+    const button = (words, title, act) =>
+      element("button", {
+        type: "button",
+        text: words,
+        title,
+        onclick: (event) => {
+          act(event.currentTarget);
+          this.canvas.canvas.focus();
+        },
+      });
+    const panel = (title, ...content) =>
+      element("section", { class: "panel" }, element("h2", { text: title }), ...content);
     this.stage = element("div");
     this.place = element("div", { class: "input-lanes" });
     this.status = element("p", { class: "small", role: "status", id: "inputs-status" });
     this.rows = element("div");
     this.undo = button("Undo", "ctrl+Z", () => this.history("undo", "redo"));
     this.redo = button("Redo", "ctrl+Y", () => this.history("redo", "undo"));
-    const loadAgents = async (made) => { // only on demand, since it takes seconds and memory
+    const loadAgents = async (made) => {
+      // only on demand, since it takes seconds and memory
       const { agents, why_none: whyNone } = await get("agents");
       if (!agents.length) this.studio.toast(whyNone);
-      made.replaceWith(...agents.map(({ id, name }) => button(name, `let ${name} play on from the cursor`, (chosen) => this.proceed({ agent: id }, chosen))));
+      made.replaceWith(
+        ...agents.map(({ id, name }) =>
+          button(name, `let ${name} play on from the cursor`, (chosen) => this.proceed({ agent: id }, chosen)),
+        ),
+      );
     };
-    root.replaceChildren(element("div", { class: "split inputs" },
-      element("div", { class: "field" }, this.stage, this.place, this.status),
-      element("div", { class: "panels" },
-        element("section", { class: "panel" }, element("h1", { text: this.level.name }), element("div", { class: "bar" }, this.undo, this.redo,
-          button("Insert", "insert frames without keys", () => this.insert()), button("Delete", "delete the selected frames", () => this.remove()),
-          ...LANES.map(([label, bit]) => button(label, `toggle ${label}`, () => this.toggle(bit)))), element("p", { class: "small muted", text: KEYS })),
-        panel("Branches", this.rows, element("div", { class: "bar" }, button("Branch from this", "B", () => this.fork()))),
-        panel("From the cursor", element("div", { class: "bar" }, button("Try all six actions", "F", () => this.showActionPreview()),
-          button("Let the planner continue", "search for a run from here", (made) => this.proceed({}, made)),
-          button("Agents …", "let an agent play on from here", (made) => loadAgents(made).catch(this.studio.failed)))),
-        panel("Export", element("div", { class: "bar" }, button("Store run …", "store, then download as replay or attract file", () => this.storeRun()),
-          element("a", { class: "button", href: `#/play/${this.level.id}`, text: "Play" }))))));
+    root.replaceChildren(
+      element(
+        "div",
+        { class: "split inputs" },
+        element("div", { class: "field" }, this.stage, this.place, this.status),
+        element(
+          "div",
+          { class: "panels" },
+          element(
+            "section",
+            { class: "panel" },
+            element("h1", { text: this.level.name }),
+            element(
+              "div",
+              { class: "bar" },
+              this.undo,
+              this.redo,
+              button("Insert", "insert frames without keys", () => this.insert()),
+              button("Delete", "delete the selected frames", () => this.remove()),
+              ...LANES.map(([label, bit]) => button(label, `toggle ${label}`, () => this.toggle(bit))),
+            ),
+            element("p", { class: "small muted", text: KEYS }),
+          ),
+          panel(
+            "Branches",
+            this.rows,
+            element(
+              "div",
+              { class: "bar" },
+              button("Branch from this", "B", () => this.fork()),
+            ),
+          ),
+          panel(
+            "From the cursor",
+            element(
+              "div",
+              { class: "bar" },
+              button("Try all six actions", "F", () => this.showActionPreview()),
+              button("Let the planner continue", "search for a run from here", (made) => this.proceed({}, made)),
+              button("Agents …", "let an agent play on from here", (made) =>
+                loadAgents(made).catch(this.studio.failed),
+              ),
+            ),
+          ),
+          panel(
+            "Export",
+            element(
+              "div",
+              { class: "bar" },
+              button("Store run …", "store, then download as replay or attract file", () => this.storeRun()),
+              element("a", { class: "button", href: `#/play/${this.level.id}`, text: "Play" }),
+            ),
+          ),
+        ),
+      ),
+    );
   }
 }
 
 function stored(id) {
-  return JSON.parse(localStorage.getItem(`${STORE}.${id}`) ?? "[]").map(({ name, inputs }) => ({ name, inputs: bytes(inputs) }));
+  return JSON.parse(localStorage.getItem(`${STORE}.${id}`) ?? "[]").map(({ name, inputs }) => ({
+    name,
+    inputs: bytes(inputs),
+  }));
 }
 
 function text(inputs) {

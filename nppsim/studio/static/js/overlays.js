@@ -61,7 +61,10 @@ export const draw = {
     const place = Object.fromEntries(layout.foresight.components.map((name, i) => [name, i]));
     for (let action = 0; action < actions; action++) {
       for (let onward = 0; onward < continuations; onward++) {
-        const row = seen.foresight.slice((action * continuations + onward) * width, (action * continuations + onward + 1) * width);
+        const row = seen.foresight.slice(
+          (action * continuations + onward) * width,
+          (action * continuations + onward + 1) * width,
+        );
         const end = [x + row[place.dx], y + row[place.dy]];
         const [dead, won] = [row[place.death] > 0, row[place.win] > 0];
         const colour = dead ? pen.colours.red : won ? pen.colours.green : pen.colours.blue;
@@ -154,13 +157,32 @@ function steepest(field, x, y) {
 }
 
 function cross(pen, [x, y], colour) {
-  pen.line([[x - 2.5, y - 2.5], [x + 2.5, y + 2.5]], colour, 1.2);
-  pen.line([[x - 2.5, y + 2.5], [x + 2.5, y - 2.5]], colour, 1.2);
+  pen.line(
+    [
+      [x - 2.5, y - 2.5],
+      [x + 2.5, y + 2.5],
+    ],
+    colour,
+    1.2,
+  );
+  pen.line(
+    [
+      [x - 2.5, y + 2.5],
+      [x + 2.5, y - 2.5],
+    ],
+    colour,
+    1.2,
+  );
 }
 
 /** Return the colour of a relative path length: 0 is green, 1 violet. */
 function hue(share) {
-  const stops = [[46, 174, 116], [214, 190, 60], [222, 116, 66], [120, 74, 160]];
+  const stops = [
+    [46, 174, 116],
+    [214, 190, 60],
+    [222, 116, 66],
+    [120, 74, 160],
+  ];
   const at = Math.min(share, 0.9999) * (stops.length - 1);
   const [i, t] = [Math.floor(at), at % 1];
   return stops[i].map((value, k) => Math.round(value + t * (stops[i + 1][k] - value)));

@@ -18,10 +18,18 @@ const QUIET = new Set(["time", "shaping", "closest"]); // reward terms of almost
 const HEAT = { cell: 12, columns: 88, rows: 50 };
 
 export class Watching {
-  /** root: element for the player.  panels: panels of decisions, or null.  changed: called when a run begins, ends or fails.
+  /** root: element for the player.  panels: panels of decisions, or null.  changed: called when a run begins, ends or
+   *  fails.
    *  differs: called with the message on the difference between two runs. */
   constructor(root, level, { socket, failed, panels = null, changed = () => {}, differs = () => {} }) {
-    [this.level, this.socket, this.failed, this.panels, this.changed, this.differs] = [level, socket, failed, panels, changed, differs];
+    [this.level, this.socket, this.failed, this.panels, this.changed, this.differs] = [
+      level,
+      socket,
+      failed,
+      panels,
+      changed,
+      differs,
+    ];
     [this.root, this.player, this.heat] = [root, null, null];
     [this.requests, this.number] = [[], 0];
   }
@@ -74,7 +82,16 @@ export class Watching {
     one.log = layout ? new DecisionLog(layout) : null;
     one.facts = facts;
     const name = this.requests[run].seed > 0 ? `${label} · ${this.requests[run].seed}` : label;
-    this.player.add({ label: name, colour: RUN_COLOURS[run % RUN_COLOURS.length], outcome: "running", frames: 0, inputs: "", track: "", changes: [], start });
+    this.player.add({
+      label: name,
+      colour: RUN_COLOURS[run % RUN_COLOURS.length],
+      outcome: "running",
+      frames: 0,
+      inputs: "",
+      track: "",
+      changes: [],
+      start,
+    });
     if (run === 0) this.player.follow(one.index); // also if another run was ready earlier
     if (this.player.runs.length === 1) this.player.play();
   }
@@ -112,7 +129,10 @@ export class Watching {
     if (this.panels && this.panels.log !== (one?.log ?? null)) this.panels.set(one?.log ?? null);
     this.panels?.seek(frame);
     const decision = one?.log?.at(frame);
-    return { under: (pen) => this.under(pen, one, frame, decision), over: (pen) => this.over(pen, one, frame, decision) };
+    return {
+      under: (pen) => this.under(pen, one, frame, decision),
+      over: (pen) => this.over(pen, one, frame, decision),
+    };
   }
 
   under(pen, one, frame, decision) {
@@ -153,15 +173,17 @@ export class Watching {
     c.font = `700 ${size}px system-ui, sans-serif`;
     c.textAlign = "center";
     c.lineWidth = size / 4;
-    Object.entries(rewards).filter(([name]) => !QUIET.has(name)).forEach(([name, reward], i) => {
-      c.globalAlpha = 1 - share * share;
-      const text = `${name} ${reward > 0 ? "+" : "−"}${Math.abs(Number(reward.toFixed(3)))}`;
-      const top = y - 16 - (1.2 * i + 1.6 * share) * size;
-      c.strokeStyle = pen.colours.open;
-      c.strokeText(text, x, top);
-      c.fillStyle = reward > 0 ? pen.colours.green : pen.colours.red;
-      c.fillText(text, x, top);
-    });
+    Object.entries(rewards)
+      .filter(([name]) => !QUIET.has(name))
+      .forEach(([name, reward], i) => {
+        c.globalAlpha = 1 - share * share;
+        const text = `${name} ${reward > 0 ? "+" : "−"}${Math.abs(Number(reward.toFixed(3)))}`;
+        const top = y - 16 - (1.2 * i + 1.6 * share) * size;
+        c.strokeStyle = pen.colours.open;
+        c.strokeText(text, x, top);
+        c.fillStyle = reward > 0 ? pen.colours.green : pen.colours.red;
+        c.fillText(text, x, top);
+      });
     c.globalAlpha = 1;
   }
 
