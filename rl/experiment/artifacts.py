@@ -36,11 +36,11 @@ from nppsim.levels.level import Level
 from nppsim.measure.machine import environment, git_state, machine
 from nppsim.physics.outcomes import NAMES
 from nppsim.replays.replay import MAX_BYTES
+from rl.checks.doctor import read_findings, report_rows
+from rl.checks.run import Item, checklist, checklist_table
 from rl.config import ExperimentConfig, PPOConfig
 from rl.config.files import dotted, known_settings
 from rl.config.resume import FINISHED_FILE
-from rl.doctor.checks_run import Item, checklist, checklist_table
-from rl.doctor.doctor import read_findings, report_rows
 from rl.evaluation.comparison import LEVELS_FILE, Comparison, compare, comparison_table, write_levels
 from rl.evaluation.results import EpisodeRecord, LevelWins, Stats, by_category_and_support, format_table
 from rl.evaluation.video import Film
@@ -48,7 +48,7 @@ from rl.experiment.report import METHODS, write_report
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.policy.weight_map import TransferReport
-from rl.tools.runs import RUN_FILE
+from rl.training.runs import RUN_FILE
 from rl.training.training_state import FINAL
 
 PLAN_FILE = "plan.json"

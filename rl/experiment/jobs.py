@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import hardware
+from rl.checks.doctor import Doctor
 from rl.config import ExperimentConfig
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
-from rl.doctor.doctor import Doctor
 from rl.experiment.artifacts import read_stored
 from rl.experiment.data import Data, Log, Suites
 from rl.policy.architectures import Architecture, get_architecture
 from rl.ppo.logs import OnMetrics
-from rl.tools.runs import RUN_FILE
+from rl.training.runs import RUN_FILE
 from rl.upload import Uploader
 
 

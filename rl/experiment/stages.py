@@ -22,11 +22,10 @@ from bc.train import BCResult
 from hardware.thread_pool import ThreadPool
 from nppsim.io.files import write_json
 from nppsim.io.signals import deferred_signals
-from rl.audit.callback import Audit
+from rl.checks.doctor import BEFORE, IMITATION
+from rl.checks.learning import ExamineFirstUpdate
 from rl.config import PPOConfig
 from rl.config.resume import stored_metadata
-from rl.doctor.checks_learning import ExamineFirstUpdate
-from rl.doctor.doctor import BEFORE, IMITATION
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.suite import Policy, RandomPolicy
 from rl.evaluation.video import record_evaluation
@@ -55,11 +54,12 @@ from rl.ppo.logs import BOARD, FunctionOutput, cut_events, speed, write_settings
 from rl.ppo.ppo import PPO
 from rl.ppo.variants.recurrent import segment_length
 from rl.ppo.vec_env import BatchVecEnv
-from rl.tools.runs import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.training import training_state
+from rl.training.alarms import Audit
 from rl.training.callbacks import profilers
 from rl.training.digests import DigestTrail, read_trail
 from rl.training.monitor import TrainingMonitor
+from rl.training.runs import DEMONSTRATIONS_FILE, RUN_FILE
 
 UNFINISHED = f"pretrain/unfinished{checkpoint.SUFFIX}"
 PROBE_ROWS = 512  # number of held-out demonstrated decisions on which the BC policy and PPO's initial policy must agree

@@ -79,7 +79,7 @@ def test_an_agent_tries_the_level_in_the_editor(page, studio):
 def training(experiment):
     """The folder of a training in an experiment's, as far as it has come: two rows of its table."""
     from rl.ppo.logs import TABLE, GrowingTable
-    from rl.tools.runs import RUN_FILE
+    from rl.training.runs import RUN_FILE
 
     folder = experiment / "seed_1"
     write_json(experiment / "config.json", {"experiment_name": "tiny"})

@@ -24,8 +24,8 @@ import numpy as np
 from nppsim.batch import BatchSimulator
 from nppsim.io.files import table
 from nppsim.levels.level_set import LevelSet
+from rl.checks.doctor import Doctor
 from rl.config.command_line import resolve
-from rl.doctor.doctor import Doctor
 from rl.experiment.run import run
 from rl.policy.architectures import get_architecture
 from tests.chaos.machine_faults import AttackError

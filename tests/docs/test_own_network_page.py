@@ -28,10 +28,11 @@ SMALL = {"total_timesteps=1e6": "total_timesteps=1e3, num_envs=16, rollout_lengt
 # Short statistics, empty charts and a short rehearsal: what they are otherwise is tested elsewhere.
 QUICK = """
 from nppsim.report import charts
-from rl.experiment import data, examine
+from rl.experiment import data
+from rl.tools import doctor
 charts._drawn = lambda axes: b""
 data.RANDOM_PLAY_DECISIONS = 1000
-examine.UPDATES, examine.NUM_ENVS = 2, 16
+doctor.UPDATES, doctor.NUM_ENVS = 2, 16
 """
 SCRIPTS = """
 import contextlib, runpy, sys

@@ -24,12 +24,12 @@ from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.simulate import Run
 from rl.config import ExperimentConfig
 from rl.config.resume import stored_config
-from rl.doctor.reference import FORMAT as REFERENCE
-from rl.doctor.reference import VERSION, load_reference
 from rl.evaluation.comparison import read_levels, write_levels
 from rl.evaluation.results import DevHistory, EpisodeRecord, LevelWins, read_history
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
+from rl.tools.reference import FORMAT as REFERENCE
+from rl.tools.reference import VERSION, load_reference
 from rl.training.digests import read_trail
 from tests.fuzz import damage
 from tests.fuzz.damage import Reader

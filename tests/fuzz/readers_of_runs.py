@@ -32,19 +32,18 @@ from nppsim.levels.level import Level
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.replays.replay import Replay
+from rl.checks.doctor import Finding, findings_table, read_findings, to_dict
 from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig
 from rl.config.command_line import configured
 from rl.config.curriculum import CurriculumConfig
 from rl.config.files import Given, read_settings
 from rl.curriculum import make_sampler
-from rl.doctor.doctor import Finding, findings_table, read_findings, to_dict
 from rl.evaluation.results import EpisodeRecord, aggregate
 from rl.evaluation.video import Film
 from rl.events import read_scalars
 from rl.experiment import artifacts
 from rl.experiment.artifacts import ExperimentRecord, RunRecord, report_view, results_view, summary
 from rl.experiment.data import statistics_of_random_play
-from rl.experiment.examine import read_config
 from rl.policy.onnx import OnnxPolicy, to_onnx
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.sb3 import convert
@@ -55,11 +54,12 @@ from rl.ppo.vec_env import BatchVecEnv
 from rl.studio.training import read_experiment
 from rl.tools import ab, sweep
 from rl.tools.compare import Tolerance, compare_runs
+from rl.tools.doctor import read_config
 from rl.tools.export import methods_of
-from rl.tools.runs import RUN_FILE, difference_table, differences, find_runs
 from rl.tools.sweep import read_space
 from rl.training.model_selection import Evaluation
 from rl.training.monitor import TrainingMonitor
+from rl.training.runs import RUN_FILE, difference_table, differences, find_runs
 from rl.upload import MANIFEST, Uploader
 from tests.fuzz import damage
 from tests.fuzz.damage import Reader, named

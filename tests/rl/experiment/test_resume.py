@@ -12,8 +12,8 @@ import hardware
 from nppsim.errors import ConfigError
 from nppsim.io.files import FolderError, locked, write_json
 from nppsim.levels.level_set import LevelSet
+from rl.checks.doctor import read_findings
 from rl.config.command_line import resolve
-from rl.doctor.doctor import read_findings
 from rl.experiment import stages
 from rl.experiment.data import load_data
 from rl.experiment.jobs import make_jobs

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rl.doctor.checks_run import checklist, checklist_table
+from rl.checks.run import checklist, checklist_table
 from rl.events import EventWriter
 
 

@@ -14,15 +14,15 @@ from torch.nn import functional
 from bc.train import BCResult
 from nppsim.actions import NUM_ACTIONS
 from nppsim.observe.statistics import ObservationStatistics
-from rl.audit.callback import missing_gradients
+from rl.checks.doctor import CHECKPOINT, REHEARSAL, UPDATE, CheckFailed, CheckWarned, Doctor, check, require
 from rl.config import ExperimentConfig
-from rl.doctor.doctor import CHECKPOINT, REHEARSAL, UPDATE, CheckFailed, CheckWarned, Doctor, check, require
 from rl.policy import checkpoint
 from rl.policy.networks import CLAMP
 from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import FOLLOWS
 from rl.ppo.losses import kl_divergence
 from rl.ppo.ppo import PPO
+from rl.training.alarms import missing_gradients
 from rl.training.callbacks import PPOCallback
 
 Observed = Mapping[str, torch.Tensor]  # raw observations of some decisions: key -> [rows, *shape]

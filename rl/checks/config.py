@@ -6,9 +6,9 @@ import numpy as np
 
 from hardware import Plan
 from nppsim import reward as rewards
+from rl.checks.data import Levels
+from rl.checks.doctor import BEFORE, UPDATE, CheckWarned, check, require
 from rl.config import ExperimentConfig, PPOConfig
-from rl.doctor.checks_data import Levels
-from rl.doctor.doctor import BEFORE, UPDATE, CheckWarned, check, require
 from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
 from rl.training.callbacks import memory_mib

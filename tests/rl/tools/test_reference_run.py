@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from rl.doctor.reference import check_run, load_reference
 from rl.ppo import ppo as module
+from rl.tools.reference import check_run, load_reference
 
 from programs import load_script
 from tiny_run import REFERENCE, SEEDS, train

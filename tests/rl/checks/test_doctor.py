@@ -14,9 +14,10 @@ from nppsim.io.files import write_json
 from nppsim.paths import MAX_PATH
 from nppsim.planner.search import PlannedRun
 from nppsim.simulate import simulate
-from rl.config.command_line import resolve
-from rl.doctor import checks_data, checks_run, doctor
-from rl.doctor.doctor import (
+from rl.checks import data as checks_data
+from rl.checks import doctor
+from rl.checks import run as checks_run
+from rl.checks.doctor import (
     BEFORE,
     CHECKPOINT,
     FAILED,
@@ -33,12 +34,13 @@ from rl.doctor.doctor import (
     DoctorError,
     Finding,
 )
+from rl.config.command_line import resolve
 from rl.events import Scalars
-from rl.experiment import examine as examination
 from rl.experiment.data import load_data, load_demonstrations
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
-from rl.tools.runs import RUN_FILE
+from rl.tools import doctor as examination
+from rl.training.runs import RUN_FILE
 
 from excerpt import excerpt
 from places import ROOT
@@ -243,14 +245,14 @@ def exits_can_be_reached(parts, patch):
 
 @fault
 def replays_reach_the_exit(parts, patch):
-    patch.setattr("rl.doctor.checks_data.simulate", lambda level, inputs: simulate(level, inputs[:3]))
+    patch.setattr("rl.checks.data.simulate", lambda level, inputs: simulate(level, inputs[:3]))
 
 
 @fault
 def planned_runs_earn_every_reward(parts, patch):
     parts["config"] = dataclasses.replace(parts["config"], pretraining=False)
     waiting = PlannedRun(np.zeros(1, np.int64), np.zeros(4, np.uint8), 4, 0)
-    patch.setattr("rl.doctor.checks_data.plan", lambda *given, **named: waiting)
+    patch.setattr("rl.checks.data.plan", lambda *given, **named: waiting)
 
 
 @fault

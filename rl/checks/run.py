@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from nppsim.io.files import table
-from rl.audit.callback import REQUIRED_TAGS
-from rl.doctor.doctor import STORED, UPDATE, CheckSkipped, CheckWarned, check, require
+from rl.checks.doctor import STORED, UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.events import EventsError, Scalars, read_scalars, require_tags
 from rl.ppo.logs import BOARD
+from rl.training.alarms import REQUIRED_TAGS
 
 MAY_BE_NAN = ("train/explained_variance",)  # NaN if all returns of a rollout are equal
 CHANGING = ("train/loss", "train/value_loss", "train/approx_kl", "train/grad_norm", "train/n_updates")

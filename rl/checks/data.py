@@ -14,8 +14,8 @@ from nppsim.levels.level import Level
 from nppsim.planner.plan import plan
 from nppsim.replays.replay import ReplayError
 from nppsim.simulate import simulate
+from rl.checks.doctor import BEFORE, IMITATION, CheckSkipped, CheckWarned, check, require
 from rl.config import ExperimentConfig
-from rl.doctor.doctor import BEFORE, IMITATION, CheckSkipped, CheckWarned, check, require
 from rl.evaluation.suite import EvaluationSuite
 from rl.ppo.vec_env import BatchVecEnv
 

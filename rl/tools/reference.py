@@ -20,7 +20,7 @@ from nppsim.io.reading import mismatch, read_json
 from rl.evaluation.results import ResultsError
 from rl.events import Scalars
 from rl.tools.compare import seconds_per_decision
-from rl.tools.runs import PLACES, Run
+from rl.training.runs import PLACES, Run
 
 FORMAT, VERSION = "npp-reference", 1
 POINTS = 5  # number of step counts, evenly spaced up to the end of the shortest run

@@ -21,10 +21,10 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.generate import generate
 from nppsim.io.reading import read_object
+from rl.checks.doctor import BEFORE, CHECKPOINT, REHEARSAL, STORED, Doctor
 from rl.config import ExperimentConfig, UploadConfig, VideoConfig
 from rl.config.command_line import check_prepared, resolve
 from rl.config.files import config_from_dict
-from rl.doctor.doctor import BEFORE, CHECKPOINT, REHEARSAL, STORED, Doctor
 from rl.experiment.data import Data, Log, load_data
 from rl.experiment.jobs import make_jobs
 from rl.experiment.plan import planner
@@ -32,7 +32,7 @@ from rl.experiment.stages import run_stages
 from rl.policy import checkpoint
 from rl.policy.player import player_of
 from rl.ppo.logs import BOARD
-from rl.tools.runs import RUN_FILE
+from rl.training.runs import RUN_FILE
 
 Only = tuple[str, ...] | None  # names of the checks to run; None: all
 Result = TypeVar("Result")

@@ -10,7 +10,7 @@
 The name of the function is the name of the check.  Its parameters are the names of the objects that it needs, as with pytest
 fixtures.  Objects are added while a run proceeds (``Doctor.provide``).  A check is skipped if one of its objects is declared
 absent (``Doctor.lack``).  A check fails if it crashes, or if one of its objects is missing for another reason.  The checks of
-a file ``checks_GROUP.py`` form a group.
+a module form a group.
 """
 
 import importlib
@@ -141,7 +141,7 @@ def check(*moments: str) -> Callable[[Check], Check]:
     """Return a decorator that registers a function as a check for these moments."""
 
     def register(function: Check) -> Check:
-        name, group = function.__name__, function.__module__.rpartition("checks_")[2]
+        name, group = function.__name__, function.__module__.rpartition(".")[2]
         _CHECKS[name] = CheckInfo(name, group, moments, tuple(inspect.signature(function).parameters), function)
         return function
 
@@ -151,7 +151,7 @@ def check(*moments: str) -> Callable[[Check], Check]:
 def all_checks() -> list[CheckInfo]:
     """Return all checks in the order in which they are made."""
     for group in GROUPS:
-        importlib.import_module(f"rl.doctor.checks_{group}")
+        importlib.import_module(f"rl.checks.{group}")
     groups = list(GROUPS)
     return sorted(_CHECKS.values(), key=lambda info: (MOMENTS.index(info.moments[0]), groups.index(info.group)))
 
