@@ -65,7 +65,8 @@ def test_a_page_lists_its_sections_and_needs_nothing_from_elsewhere():
 
 EMPTY = {
     "agent": None,
-    "summary": [], "verdicts": [], "methods": [], "results": [], "comparisons": [], "notes": [], "curves": [], "reward_plots": [],
+    "summary": [], "verdicts": [], "methods": [], "results": [], "comparisons": [], "notes": [], "curves": [],
+    "reward_plots": [],
     "distillation": [], "architectures": {}, "parts": {}, "players": None, "config": None, "machine": None, "versions": None,
 }  # fmt: skip
 
