@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def job() -> int | None:
         if argv and argv[0] not in _COMMANDS and argv[0] in (others := _plugin_commands()):
-            return _load(others[argv[0]])(argv[1:])
+            return others[argv[0]].load()(argv[1:])
         arguments = _parser().parse_args(argv)
         return arguments.job(arguments)
 
@@ -68,17 +68,6 @@ def _plugin_commands() -> dict[str, EntryPoint]:
     A command is a function that gets the remaining arguments and returns an exit status.
     """
     return {entry.name: entry for entry in entry_points(group="nppsim.commands")}
-
-
-def _load(entry: EntryPoint) -> Callable[[list[str]], int]:
-    """Import the function of a command.  Raises ConfigError in a checkout, where the scripts are not in a package."""
-    try:
-        return entry.load()
-    except ModuleNotFoundError as error:
-        if error.name != "nppsim_agents.scripts":
-            raise
-        script = entry.module.removeprefix("nppsim_agents.").replace(".", "/")
-        raise ConfigError(f"{entry.name}: this is a checkout; call python {script}.py instead") from None
 
 
 def _parser() -> Parser:

@@ -12,8 +12,6 @@ import bc.__main__
 import benchmarks.curriculum
 import hardware.__main__
 import nppsim.__main__
-import tests.chaos.__main__
-import tests.fuzz.__main__
 import tests.mutation.__main__
 
 from places import ROOT
@@ -24,8 +22,6 @@ MODULES = {
     "benchmarks.curriculum": benchmarks.curriculum,
     "hardware": hardware.__main__,
     "nppsim": nppsim.__main__,
-    "tests.chaos": tests.chaos.__main__,
-    "tests.fuzz": tests.fuzz.__main__,
     "tests.mutation": tests.mutation.__main__,
 }
 PAGES = [

@@ -77,7 +77,7 @@ sys.exit(errors.run(lambda: print(sys.argv[1] * int(sys.argv[2]))))
 @pytest.mark.parametrize(
     ("shell", "status", "message"),
     [
-        ("{} a 100000 | true", 141, "error: the reader of the output has ended"),
+        ("{} a 100000 | true", 141, ""),
         ("{} a 100000 2>&1 | true", 141, ""),
         ("{} a 1 >/dev/full", 2, "error: standard output: No space left on device; make room"),
         ("{} a 1 >&-", 0, ""),
