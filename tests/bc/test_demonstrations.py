@@ -24,7 +24,7 @@ from nppsim.replays.replay_set import ReplayWriter
 from recordings import level, replay_folder, winning_inputs
 
 
-def test_categories_come_from_the_index_the_name_or_the_folder(tmp_path):
+def test_find_replays_category_from_index_name_or_folder(tmp_path):
     data = Replay(level(), np.ones(1, np.uint8)).to_bytes()
     for name in ("20251022_142001_train_very_simple_100001", "simple/a", "b", "deep/c", "deep/d_test_medium_7"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -54,14 +54,14 @@ def test_categories_come_from_the_index_the_name_or_the_folder(tmp_path):
         ),
     ],
 )
-def test_a_broken_index_is_one_clear_error(tmp_path, index, message):
+def test_find_replays_broken_index_raises_error(tmp_path, index, message):
     (tmp_path / "a.replay").write_bytes(b"")
     (tmp_path / "index.json").write_text(index)
     with pytest.raises(DemonstrationError, match=message):
         find_replays(tmp_path)
 
 
-def test_a_folder_without_replays_is_an_error(tmp_path):
+def test_find_replays_empty_folder_raises_error(tmp_path):
     with pytest.raises(DemonstrationError, match=r"no \*\.replay or \*\.h5 files"):
         find_replays(tmp_path)
     for other in (tmp_path / "missing", tmp_path / "a.map"):
@@ -70,7 +70,7 @@ def test_a_folder_without_replays_is_an_error(tmp_path):
         (tmp_path / "a.map").write_bytes(b"")
 
 
-def test_replay_sets_and_files_are_read(tmp_path):
+def test_load_demonstrations_sets_and_files_are_read(tmp_path):
     won = winning_inputs(level())
     (tmp_path / "deep").mkdir()
     with ReplayWriter(tmp_path / "deep" / "more.h5") as writer:
@@ -108,7 +108,7 @@ def test_replay_sets_and_files_are_read(tmp_path):
         assert [file.category for file in find_replays(path)][-4:] == ["simple", "hard", "hard", "simple"]
 
 
-def test_an_hdf5_file_that_is_no_replay_set_is_one_clear_error(tmp_path):
+def test_load_demonstrations_foreign_hdf5_raises_error(tmp_path):
     path = tmp_path / "traces.h5"
     with h5py.File(path, "w") as file:
         file["x"] = 1
@@ -123,7 +123,7 @@ def test_an_hdf5_file_that_is_no_replay_set_is_one_clear_error(tmp_path):
         find_replays(tmp_path)
 
 
-def test_the_command_lists_every_replay(tmp_path, capsys):
+def test_check_command_lists_every_replay(tmp_path, capsys):
     replay_folder(tmp_path / "replays")
     for i in range(12):
         Replay(level(), np.zeros(i + 1, np.uint8)).save(tmp_path / "replays" / f"idle{i:02}.replay")
@@ -135,7 +135,7 @@ def test_the_command_lists_every_replay(tmp_path, capsys):
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_replays_are_sampled_before_playback(tmp_path):
+def test_load_demonstrations_samples_before_playback(tmp_path):
     def file(name, category):
         return ReplayFile(name, name, category, Replay(level(), np.zeros(3, np.uint8)).to_bytes())
 
@@ -158,7 +158,7 @@ def test_replays_are_sampled_before_playback(tmp_path):
     assert not any(item.reason == "not drawn" for item in load_demonstrations(files, 4, max_per_category=8).left_out)
 
 
-def test_unusable_replays_are_excluded_and_counted(monkeypatch):
+def test_load_demonstrations_unusable_replays_excluded_with_reason(monkeypatch):
     def file(name, inputs, success=True, of=None):
         return ReplayFile(name, name, "simple", Replay(of or level(), np.array(inputs, np.uint8), success).to_bytes())
 
@@ -197,7 +197,7 @@ def total_of(found):
     return row.replace("|", " ").split()
 
 
-def test_mirror_images_that_finish_are_added_and_the_others_counted(monkeypatch):
+def test_load_demonstrations_mirror_adds_finishing_mirror_images(monkeypatch):
     won = winning_inputs(level())
 
     def file(name, inputs):
@@ -226,14 +226,14 @@ def test_mirror_images_that_finish_are_added_and_the_others_counted(monkeypatch)
     assert total_of(found)[:4] == ["total", "3", "1", "0"]
 
 
-def test_a_level_and_its_mirror_image_are_on_the_same_side_of_the_split():
+def test_split_level_and_mirror_image_on_same_side():
     levels = [level(distance) for distance in range(20, 32)]
     both = [SimpleNamespace(level=one, category="simple") for one in [*levels, *map(mirror, levels)]]
     validation = split_by_level(both, 0.3, seed=0)
     assert validation[:12].tolist() == validation[12:].tolist() and 0 < validation.sum() < 24
 
 
-def test_a_recording_off_the_grid_is_retimed_and_checked_again(monkeypatch):
+def test_load_demonstrations_off_grid_recording_is_retimed(monkeypatch):
     won = winning_inputs(level())
     recording = ReplayFile("human", "human", "simple", Replay(level(), np.array([0, *won], np.uint8)).to_bytes())
 
@@ -306,7 +306,7 @@ def way_of_minari(files, folder, tmp_path):
 @pytest.mark.parametrize(
     ("way", "levels", "plays"), [(way_of_a_dataset, 6, 5 + 4), (way_of_a_report, 3, 5), (way_of_minari, 3, 5)]
 )
-def test_replays_are_parsed_once_and_levels_compiled_once(tmp_path, monkeypatch, counted, way, levels, plays):
+def test_load_demonstrations_parses_and_compiles_once(tmp_path, monkeypatch, counted, way, levels, plays):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     folder = tmp_path / "replays"
     folder.mkdir()

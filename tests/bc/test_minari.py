@@ -37,7 +37,7 @@ def found(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
-def test_a_dataset_is_what_minari_expects_and_what_the_environment_gives(found):
+def test_export_dataset_equals_environment_observations(found):
     names = export_minari(found, MinariMetadata("planner", **ABOUT))
     assert names == ["npp/simple/planner-v0", "npp/simplest/planner-v0"]
     dataset = minari.load_dataset("npp/simple/planner-v0")
@@ -60,7 +60,7 @@ def test_a_dataset_is_what_minari_expects_and_what_the_environment_gives(found):
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
-def test_export_and_import_restore_the_demonstrations(found):
+def test_import_exported_dataset_restores_demonstrations(found):
     names = export_minari(found, MinariMetadata("human", **ABOUT))
     files = [file for name in names for file in import_minari(name)]
     assert [len(file.replay.inputs) for file in files] == [len(d.inputs) for d in found.demonstrations]
@@ -74,7 +74,7 @@ def test_export_and_import_restore_the_demonstrations(found):
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
-def test_the_environment_is_recovered_and_plays_the_episodes_again(found):
+def test_recovered_environment_replays_episodes(found):
     (name, _) = export_minari(found, MinariMetadata("planner", **ABOUT), observations=("state", "player_frame"))
     dataset = minari.load_dataset(name)
     levels = [file.replay.level for file in import_minari(name)]
@@ -92,7 +92,7 @@ def test_the_environment_is_recovered_and_plays_the_episodes_again(found):
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
-def test_the_later_of_two_simultaneous_exports_is_an_error(found, tmp_path, monkeypatch):
+def test_export_simultaneous_second_export_raises_error(found, tmp_path, monkeypatch):
     about, episodes = MinariMetadata("planner", **ABOUT), bc.minari._episodes
 
     def meanwhile(env, demonstrations):
@@ -110,7 +110,7 @@ def test_the_later_of_two_simultaneous_exports_is_an_error(found, tmp_path, monk
     assert not list((tmp_path / "minari").glob(".nppsim_*"))
 
 
-def test_unknown_and_invalid_names_are_an_error(found):
+def test_import_unknown_or_invalid_name_raises_error(found):
     with pytest.raises(DemonstrationError, match="npp/simple/human-v0: no such dataset"):
         import_minari("npp/simple/human-v0")
     with pytest.raises(DemonstrationError, match="single words"):
@@ -123,7 +123,7 @@ def test_unknown_and_invalid_names_are_an_error(found):
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
 @pytest.mark.parametrize("damage", [{"level": "no base64"}, {"level": "AAAA"}, {"frame_skip": "four"}, {"frames": 1}])
-def test_an_episode_that_cannot_be_replayed_is_refused(found, damage):
+def test_import_unplayable_episode_raises_error(found, damage):
     name, _ = export_minari(found, MinariMetadata("planner", **ABOUT))
     storage = minari.load_dataset(name).storage
     storage.update_episode_metadata([{f"options/{key}": value for key, value in damage.items()}], [1])
@@ -131,14 +131,14 @@ def test_an_episode_that_cannot_be_replayed_is_refused(found, damage):
         import_minari(name)
 
 
-def test_datasets_larger_than_memory_are_an_error_before_playback(found, monkeypatch):
+def test_export_larger_than_memory_raises_error_before_playback(found, monkeypatch):
     monkeypatch.setattr(bc.minari, "check_memory", partial(check_memory, available_bytes=1000))
     with pytest.raises(DatasetError, match="npp/simple/planner-v0"):
         export_minari(found, MinariMetadata("planner", **ABOUT))
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
-def test_the_commands_go_from_replays_to_a_dataset_and_back(found, tmp_path, capsys):
+def test_commands_export_then_import_restores_replays(found, tmp_path, capsys):
     for k, demonstration in enumerate(found.demonstrations):
         Replay(demonstration.level, demonstration.inputs, True).save(tmp_path / f"{k}.replay")
     waiting = np.zeros(4 * (int(nppsim.LevelBank([demonstration.level]).time_limit[0]) // 4), np.uint8)

@@ -56,7 +56,7 @@ def editor(page, studio):
     return page
 
 
-def test_keys_are_painted_moved_inserted_deleted_and_undone(editor):
+def test_input_editor_paint_move_insert_delete_undo(editor):
     page = editor
     drag(page, at(page, 2, "right"), at(page, 21, "right"))
     page.mouse.click(*at(page, 5, "jump"))
@@ -88,7 +88,7 @@ def test_keys_are_painted_moved_inserted_deleted_and_undone(editor):
     until(page, lambda: np.array_equal(stored(page)[0], moved))
 
 
-def test_the_planner_continues_in_a_branch_which_is_compared_and_exported(editor):
+def test_input_editor_planner_continues_branch_and_exports(editor):
     page = editor
     drag(page, at(page, 0, "right"), at(page, 19, "right"))
     page.mouse.click(*at(page, 20))
@@ -115,7 +115,7 @@ def test_the_planner_continues_in_a_branch_which_is_compared_and_exported(editor
 
 
 @needs_agents
-def test_an_agent_continues(editor):
+def test_input_editor_agent_continues(editor):
     page = editor
     page.mouse.click(*at(page, 10))
     page.get_by_role("button", name="Agents …").click()

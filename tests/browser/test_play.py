@@ -68,7 +68,7 @@ def drawn(page):
     return page.evaluate("document.querySelector('.stage canvas').toDataURL()")
 
 
-def test_what_is_pressed_is_what_is_saved_bit_for_bit(page, studio):
+def test_stored_recording_equals_pressed_keys(page, studio):
     sent, frames = over_wire(page)
     open_level(page, studio)
     page.keyboard.down("ArrowRight")
@@ -94,7 +94,7 @@ def test_what_is_pressed_is_what_is_saved_bit_for_bit(page, studio):
     assert {int(i): bits for i, (bits, *_) in entities.items()}.items() <= dict(enumerate(run.entity_state[-1])).items()
 
 
-def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
+def test_finished_run_becomes_demonstration(page, studio):
     open_level(page, studio)
     page.keyboard.press(".")
     wait_for_frame(page, 1)
@@ -127,7 +127,7 @@ def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
 
 
 @needs_agents
-def test_the_planner_and_an_agent_run_beside_the_player_and_either_can_be_taken_over(page, studio):
+def test_recorded_runs_shown_and_taken_over(page, studio):
     open_level(page, studio)
     page.get_by_role("button", name="Agents …").click()
     planner, agent = (page.locator(".recorded-run", has_text=name) for name in ("the planner", "vision_free_foresight"))
@@ -178,7 +178,7 @@ def test_frame_advance_rewind_and_practice(page, studio):
     assert frames[13]["f"] == 13 and frames[13]["n"] == at_13  # the same input after the mark leads to the same state
 
 
-def test_keys_can_be_changed_and_stay_so(page, studio):
+def test_key_bindings_change_and_persist(page, studio):
     open_level(page, studio)
     page.click("summary:has-text('Show and change')")
     page.click("[aria-label='run right: add a key']")
@@ -191,7 +191,7 @@ def test_keys_can_be_changed_and_stay_so(page, studio):
     page.wait_for_selector(".keys kbd.pressed:has-text('→')")
 
 
-def test_two_tabs_do_not_disturb_each_other_and_free_their_games(new_page, studio):
+def test_two_tabs_have_separate_games(new_page, studio):
     pages = [new_page(), new_page()]
     for page in pages:
         open_level(page, studio)
@@ -204,7 +204,7 @@ def test_two_tabs_do_not_disturb_each_other_and_free_their_games(new_page, studi
     until(pages[0], lambda: pages[0].evaluate(SESSIONS) < before)
 
 
-def test_thumbs_play_on_a_touch_screen(new_page, studio):
+def test_touch_controls_play(new_page, studio):
     page = new_page(viewport={"width": 390, "height": 780}, has_touch=True, is_mobile=True)
     open_level(page, studio)
     assert page.evaluate(FITS)
@@ -224,7 +224,7 @@ navigator.getGamepads = () => [null, pad];
 window.pad = { lean: (x) => { pad.axes[0] = x; }, jump: (on) => { down = on; } };"""
 
 
-def test_a_gamepad_plays(page, studio):
+def test_gamepad_controls_play(page, studio):
     page.add_init_script(PAD)
     sent, _ = over_wire(page)
     open_level(page, studio)
@@ -237,7 +237,7 @@ def test_a_gamepad_plays(page, studio):
     assert sent[0] == RIGHT and {RIGHT, RIGHT | JUMP, 0} == set(sent)
 
 
-def test_a_closer_view_follows_the_ninja_and_colours_are_chosen(page, studio):
+def test_close_view_follows_ninja_and_colours_change(page, studio):
     open_level(page, studio)
     assert page.evaluate(FITS)
     if page.query_selector("button[aria-pressed=true]:has-text('Closer')"):  # a long level begins with it

@@ -36,7 +36,7 @@ def draw_everything(level, inputs=NO_INPUTS):
 
 
 @pytest.mark.parametrize("kind", [kinds.EXIT, kinds.LOCKED_DOOR, kinds.TRAP_DOOR])
-def test_a_door_without_its_switch_record_is_drawn_without_a_switch(kind):
+def test_draw_door_without_switch_record(kind):
     level = level_of((kind, 60, 48, 0, 0))
     assert [(e.kind, e.switch) for e in level_entities(level)] == [(kind, None)]
     picture = draw_everything(level, np.full(20, RIGHT, np.uint8))
@@ -44,7 +44,7 @@ def test_a_door_without_its_switch_record_is_drawn_without_a_switch(kind):
     assert (picture[6 * 48 - 10 : 6 * 48 + 10, 6 * 60 - 4 : 6 * 60 + 4] != PALETTE.background).any()
 
 
-def test_an_exit_without_a_switch_stays_barred():
+def test_draw_exit_without_switch():
     level = level_of((kinds.EXIT, 60, 48, 0, 0))
     before = np.asarray(draw_level(level, ninja=False))
     after = np.asarray(draw_route(level, nppsim.simulate(level, np.full(20, RIGHT, np.uint8))))
@@ -52,12 +52,12 @@ def test_an_exit_without_a_switch_stays_barred():
     assert (before[door] == after[door]).all()
 
 
-def test_a_switch_at_the_corner_of_the_stage_counts_as_one():
+def test_draw_switch_at_corner_as_unpaired():
     (door,) = (e for e in level_entities(level_of((kinds.TRAP_DOOR, 60, 48, 0, 0), (9, 0, 0, 0, 0))) if e.kind == 8)
     assert door.switch == (0.0, 0.0)
 
 
-def test_entities_outside_the_stage_and_of_unknown_types_change_nothing_else():
+def test_draw_outside_and_unknown_entities_ignored():
     outside = [(kind, x, y, 3, 0) for kind in range(1, 30) for x, y in ((255, 255), (255, 0), (0, 255))]
     unknown = [(kind, 90, 50, 7, 255) for kind in (27, 29, 30, 200, 255)]
     level = level_of(*outside, *unknown, (3, 255, 255, 0, 0))
@@ -66,7 +66,7 @@ def test_entities_outside_the_stage_and_of_unknown_types_change_nothing_else():
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_levels_of_random_bytes_are_drawn(seed):
+def test_draw_random_levels(seed):
     rng = np.random.default_rng(seed)
     records = rng.integers(0, (40, 256, 256, 256, 256), (60, 5)).astype(np.uint8)
     records[0] = (0, *rng.integers(0, (177, 101, 256, 256)))
@@ -74,7 +74,7 @@ def test_levels_of_random_bytes_are_drawn(seed):
     draw_everything(level, rng.integers(0, 16, 40).astype(np.uint8))
 
 
-def test_a_run_without_frames_is_drawn():
+def test_draw_run_without_frames():
     level = small_room()
     picture = draw_everything(level)
     x, y = level.spawn
@@ -82,7 +82,7 @@ def test_a_run_without_frames_is_drawn():
 
 
 @pytest.mark.parametrize("title", ["two\nlines", "\t ", "ninja 忍者 \U0001f977", "\x00\x1b[31m", "<script>"])
-def test_any_title_is_drawn(title):
+def test_draw_any_title(title):
     level = small_room()
     run = nppsim.simulate(level, NO_INPUTS)
     draw_route(level, run, title=title, outcome=title)
@@ -92,7 +92,7 @@ def test_any_title_is_drawn(title):
 
 
 @pytest.mark.parametrize("scale", [0, -1.0, 8.5, float("inf"), float("nan")])
-def test_a_scale_that_cannot_be_drawn_is_refused(scale):
+def test_draw_invalid_scale_raises_error(scale):
     level = small_room()
     run = nppsim.simulate(level, NO_INPUTS)
     for draw in (
@@ -105,7 +105,7 @@ def test_a_scale_that_cannot_be_drawn_is_refused(scale):
             draw()
 
 
-def test_without_pillow_the_extra_is_named(monkeypatch):
+def test_draw_without_pillow_names_extra(monkeypatch):
     level = small_room()
     run = nppsim.simulate(level, NO_INPUTS)
     hide(monkeypatch, "PIL")
