@@ -25,14 +25,14 @@ from rl.checks.doctor import BEFORE, CHECKPOINT, REHEARSAL, STORED, Doctor
 from rl.config import ExperimentConfig, UploadConfig, VideoConfig
 from rl.config.command_line import check_prepared, resolve
 from rl.config.files import config_from_dict
+from rl.config.resume import RUN_FILE
 from rl.experiment.data import Data, Log, load_data
-from rl.experiment.jobs import make_jobs
 from rl.experiment.plan import planner
+from rl.experiment.setup import make_setups
 from rl.experiment.stages import run_stages
 from rl.policy import checkpoint
 from rl.policy.player import player_of
 from rl.ppo.logs import BOARD
-from rl.training.runs import RUN_FILE
 
 Only = tuple[str, ...] | None  # names of the checks to run; None: all
 Result = TypeVar("Result")
@@ -116,16 +116,16 @@ def rehearse(config: ExperimentConfig, log: Log, only: Only = None) -> Doctor:
     with tempfile.TemporaryDirectory(prefix="rehearsal_") as folder:
         data = _attempt(doctor, "levels", lambda: load_data(config, log))
         if data is not None:
-            _attempt(doctor, "rehearsal", lambda: _rehearse_jobs(config, data, Path(folder), doctor, log))
+            _attempt(doctor, "rehearsal", lambda: _rehearse_architectures(config, data, Path(folder), doctor, log))
     return doctor
 
 
-def _rehearse_jobs(config: ExperimentConfig, data: Data, folder: Path, doctor: Doctor, log: Log) -> None:
+def _rehearse_architectures(config: ExperimentConfig, data: Data, folder: Path, doctor: Doctor, log: Log) -> None:
     machine = hardware.detect()
     doctor.provide(full_config=config)
-    for job in make_jobs(in_small(config, folder), data, machine, folder, None, log):
-        doctor.provide(full_plan=planner(job.architecture, config.plan_request, machine)())
-        _attempt(doctor, f"rehearsal of {job.title}", partial(run_stages, replace(job, doctor=doctor)))
+    for setup in make_setups(in_small(config, folder), data, machine, folder, None, log):
+        doctor.provide(full_plan=planner(setup.architecture, config.plan_request, machine)())
+        _attempt(doctor, f"rehearsal of {setup.title}", partial(run_stages, replace(setup, doctor=doctor)))
         doctor.examine(REHEARSAL)
 
 

@@ -35,12 +35,12 @@ from rl.checks.doctor import (
     Finding,
 )
 from rl.config.command_line import resolve
+from rl.config.resume import RUN_FILE
 from rl.events import Scalars
 from rl.experiment.data import load_data, load_demonstrations
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 from rl.tools import doctor as examination
-from rl.training.runs import RUN_FILE
 
 from excerpt import excerpt
 from places import ROOT
