@@ -82,13 +82,13 @@ def saved(page, press):
     return Level.load(download.value.path())
 
 
-def says(page, words, timeout=30_000):
+def wait_for_status(page, words, timeout=30_000):
     page.wait_for_selector(f"#editor-verdict:has-text('{words}')", timeout=timeout)
 
 
 def test_editor_mouse_creates_saves_and_plays_level(page, studio):
     page.goto(studio.at("edit"))
-    says(page, "Not a level yet")
+    wait_for_status(page, "Not a level yet")
     assert "no spawn" in page.text_content("#editor-diagnostics") and "no exit" in page.text_content(
         "#editor-diagnostics"
     )
@@ -100,7 +100,7 @@ def test_editor_mouse_creates_saves_and_plays_level(page, studio):
         page.get_by_role("button", name=name, exact=True).click()
         for place in places:
             page.mouse.click(*middle(page, *place))
-    says(page, "Finishable", PLANNER_MS)
+    wait_for_status(page, "Finishable", PLANNER_MS)
     assert page.text_content("#editor-diagnostics") == ""
 
     page.get_by_label("Title").fill("Made by mouse")
@@ -164,7 +164,7 @@ def test_unsaved_level_restored_after_tab_closed(new_page, studio):
 
 def test_editor_keyboard_only_creates_level(page, studio):
     page.goto(studio.at("edit"))
-    says(page, "Not a level yet")
+    wait_for_status(page, "Not a level yet")
     assert page.get_by_role("button", name="Undo").is_disabled()
     keys = page.keyboard
 
@@ -224,7 +224,7 @@ def test_copy_region_and_turn_entities(page, studio, starter):
     page.keyboard.press("Control+a")
     page.keyboard.press("Control+c")
     page.keyboard.press("Delete")
-    says(page, "cannot be finished", PLANNER_MS)
+    wait_for_status(page, "cannot be finished", PLANNER_MS)
     page.keyboard.press("Control+v")
     page.get_by_role("button", name="thwump", exact=True).click()
     page.mouse.click(*middle(page, 20, 10))
@@ -241,7 +241,7 @@ def test_copy_region_and_turn_entities(page, studio, starter):
 
 def test_unsimulated_entities_drawn_as_rings(page, studio):
     page.goto(studio.at("edit"))
-    says(page, "Not a level yet")
+    wait_for_status(page, "Not a level yet")
     for name, place in (("ninja", (3, 11)), ("alternative death ball", (9, 11))):
         page.get_by_role("button", name=name, exact=True).click()
         page.mouse.click(*middle(page, *place))
@@ -316,7 +316,7 @@ def placed(entity):
 def test_narrow_screen_and_dark_theme_layout(new_page, studio):
     page = new_page(viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True)
     page.goto(studio.at("edit"))
-    says(page, "Not a level yet")
+    wait_for_status(page, "Not a level yet")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.get_by_role("button", name="ninja", exact=True).tap()
     page.locator("#editor").scroll_into_view_if_needed()

@@ -50,7 +50,7 @@ def drop(page, name, data):
 
 
 def shown(page):
-    """How many levels the gallery says that it shows."""
+    """How many levels the gallery shows."""
     return int(page.text_content(".page p[role=status]").split()[0])
 
 
@@ -202,10 +202,10 @@ def test_episode_plays_five_levels_with_one_clock(page, studio):
     page.select_option("[aria-label=Show]", "episodes")
     page.click(".card:has-text('SI-A-00')")
     page.get_by_label("Your name").fill("Ann")
-    clock, held = 90.0, []
+    clock, delayed = 90.0, []
     for number in range(1, 6):
         if number == 4:
-            page.route("**/api/levels/*/par", lambda route: held.append(route))
+            page.route("**/api/levels/*/par", lambda route: delayed.append(route))
         page.wait_for_selector(f".hud:has-text('SI-A-00 · level {number} of 5')")
         page.wait_for_selector(".verdict:has-text('Ready')")
         assert float(page.text_content("#time")) == clock
@@ -220,7 +220,7 @@ def test_episode_plays_five_levels_with_one_clock(page, studio):
             page.keyboard.press("Space")
     episode_row = f".best table:first-of-type tr:has-text('Ann'):has-text('{clock:.3f}')"
     page.wait_for_selector(episode_row)
-    held[-1].continue_()  # a par time that arrives late leaves the episode's best runs on the page
+    delayed[-1].continue_()  # a par time that arrives late leaves the episode's best runs on the page
     page.wait_for_selector("dd.par:not(:has-text('unknown')):has-text('s')")
     page.wait_for_timeout(300)
     assert page.locator(episode_row).count() > 0

@@ -40,7 +40,7 @@ def stored(page):
     return [np.frombuffer(base64.b64decode(branch["inputs"]), np.uint8) for branch in branches]
 
 
-def says(page, words):
+def wait_for_status(page, words):
     page.wait_for_selector(f"#inputs-status:has-text('{words}')")
 
 
@@ -51,7 +51,7 @@ def drawn(page):
 @pytest.fixture
 def editor(page, studio):
     page.goto(studio.at(f"inputs/{LEVEL.fingerprint}"))
-    says(page, "not finished after 60")
+    wait_for_status(page, "not finished after 60")
     assert "not finished 1.000 s" in page.text_content(".player .run")
     return page
 
@@ -68,7 +68,7 @@ def test_input_editor_paint_move_insert_delete_undo(editor):
     until(page, lambda: np.array_equal(stored(page)[0], expected))
     run = simulate(LEVEL, expected)
     page.mouse.click(*at(page, 40))
-    says(page, "frame 40 of 60")
+    wait_for_status(page, "frame 40 of 60")
     assert f"{np.hypot(*run.velocity[39]):.2f} px/frame" in page.text_content(".player .hud")
     drag(page, at(page, 2), at(page, 6))  # a selection, moved by ten frames
     drag(page, at(page, 4), at(page, 14))
@@ -100,7 +100,7 @@ def test_input_editor_planner_continues_branch_and_exports(editor):
     first, second = stored(page)
     assert (first[:20] == RIGHT).all() and np.array_equal(first[:20], second[:20])
     run = simulate(LEVEL, second)
-    says(page, f"won after {run.frames}")
+    wait_for_status(page, f"won after {run.frames}")
     assert run.won and run.frames == len(second)
     page.get_by_label("Compare with branch 1").check()
     until(page, lambda: page.locator(".player .run").count() == 2)
@@ -111,7 +111,7 @@ def test_input_editor_planner_continues_branch_and_exports(editor):
     assert np.array_equal(Replay.load(download.value.path()).inputs, second)
     page.keyboard.press("Escape")
     page.reload()
-    says(page, f"won after {run.frames}")  # branches survive
+    wait_for_status(page, f"won after {run.frames}")  # branches survive
 
 
 @needs_agents
@@ -121,4 +121,4 @@ def test_input_editor_agent_continues(editor):
     page.get_by_role("button", name="Agents …").click()
     page.get_by_role("button", name=re.compile("vision_free")).click()
     until(page, lambda: len(stored(page)) == 2)
-    says(page, "won after")
+    wait_for_status(page, "won after")

@@ -129,7 +129,7 @@ class Case:
         return process.poll() is None
 
     def missing(self, out: Path | None = None) -> list[str]:
-        """Return what an undisturbed run has written and ``out`` (default: that of this run) lacks."""
+        """Return what an undisturbed run has written and ``out`` (default: that of this run) has not."""
         out = out or self.out
         if self.usual is None:
             return []

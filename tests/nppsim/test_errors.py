@@ -51,7 +51,7 @@ def raising(error):
     ],
 )
 def test_run_exit_status_and_message(job, status, message, capsys):
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a caller may have ignored it
     try:
         assert errors.run(job) == status
     finally:

@@ -71,16 +71,16 @@ def test_path_fields_any_door_state_equal_reference(seed, density, exits, one_wa
         level = mixed_level(seed, density, kinds=(kinds.ONE_WAY,), exits=exits)
     else:
         level = random_level(seed, density, exits=exits)
-    bank, twin = LevelBank([level]), ReferenceLevel(level)
+    bank, reference = LevelBank([level]), ReferenceLevel(level)
     rng = np.random.default_rng(seed)
-    for closed in (None, tuple(e.index for e in twin.doors if rng.integers(2))):
+    for closed in (None, tuple(e.index for e in reference.doors if rng.integers(2))):
         distance, next_step, units = compiled_fields(bank, closed)
-        fields = twin.fields_for(*(twin.at_start if closed is None else (closed, ())))
+        fields = reference.fields_for(*(reference.at_start if closed is None else (closed, ())))
         np.testing.assert_array_equal(distance, fields.distances)
         assert len(fields.wrong_steps(next_step)) == 0
         assert units == (paths.UNREACHABLE if fields.switch_to_exit is None else fields.switch_to_exit)
-    assert bank.path_length[0] == twin.path_start
-    assert bool(bank.reachable[0]) == (twin.path_start < MAX_PATH)
+    assert bank.path_length[0] == reference.path_start
+    assert bool(bank.reachable[0]) == (reference.path_start < MAX_PATH)
 
 
 def test_wrong_next_step_is_detected():
@@ -100,9 +100,9 @@ def test_wrong_next_step_is_detected():
 @settings(max_examples=10, deadline=None)
 def test_waypoint_follows_next_steps(seed):
     level = random_level(seed, 0.3)
-    bank, twin = LevelBank([level]), ReferenceLevel(level)
+    bank, reference = LevelBank([level]), ReferenceLevel(level)
     distance, next_step, _ = compiled_fields(bank)
-    fields = twin.fields_for(*twin.at_start)
+    fields = reference.fields_for(*reference.at_start)
     rng = np.random.default_rng(seed)
     for x, y in rng.uniform((24, 24), (1032, 576), (100, 2)).tolist():
         for phase, field in enumerate((fields.to_switch, fields.to_exit)):
@@ -367,8 +367,8 @@ def test_path_many_switches_reach_exit():
         for chosen in (doors, doors[::40])
     )
     assert (LevelBank([many]).paths.distance[0] != paths.UNREACHABLE).all()
-    bank, twin = LevelBank([few]), ReferenceLevel(few)  # the twin takes a minute with all of them
-    fields = twin.fields_for(*twin.at_start)
+    bank, reference = LevelBank([few]), ReferenceLevel(few)  # the reference takes a minute with all of them
+    fields = reference.fields_for(*reference.at_start)
     np.testing.assert_array_equal(bank.paths.distance[0], fields.distances)
     assert len(fields.wrong_steps(bank.paths.next_step[0])) == 0
 

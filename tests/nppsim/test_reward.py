@@ -32,10 +32,10 @@ WORLDS = {
 }
 
 
-def twin_of(level, config, sim):
-    twin = ReferenceLevel(level)
+def reference_of(level, config, sim):
+    reference = ReferenceLevel(level)
     return EpisodeRewards(
-        config, sim.gamma, twin, twin.state_of(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
+        config, sim.gamma, reference, reference.state_of(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
     )
 
 
@@ -57,36 +57,38 @@ def test_rewards_random_play_match_reference(seed, world, potential, frame_skip)
     bank.time_limit[:] = 160
     sim = BatchSimulator(bank, 1, frame_skip=frame_skip, reward=config, gamma=GAMMA, observations=("state",))
     sim.reset()
-    walk, twin = Walk(WORLDS[world]), twin_of(WORLDS[world], config, sim)
+    walk, reference = Walk(WORLDS[world]), reference_of(WORLDS[world], config, sim)
     for action in biased_actions(np.random.default_rng(seed), 160):
         sim.step(np.array([action]))
         frames = []
         while len(frames) < frame_skip and not (frames and frames[-1].ninja["state"] in (DEAD, CELEBRATING)):
-            frames.append(twin.twin.state_of(*walk.frame(ACTION_INPUT[action]), walk.movers[0]))
-        assert sim.rewards[0] == np.float32(sum_in_order(twin.decide(frames)))
+            frames.append(reference.reference.state_of(*walk.frame(ACTION_INPUT[action]), walk.movers[0]))
+        assert sim.rewards[0] == np.float32(sum_in_order(reference.decide(frames)))
         if sim.finished.size:
-            assert sim.episode["terms"][0].tolist() == twin.terms
-            assert sim.episode["ret"][0] == sum_in_order(twin.terms)
+            assert sim.episode["terms"][0].tolist() == reference.terms
+            assert sim.episode["ret"][0] == sum_in_order(reference.terms)
             return
-        assert sim.state.terms[0].tolist() == twin.terms
+        assert sim.state.terms[0].tolist() == reference.terms
 
 
 def shaped_run(level, actions, time_limit=10_000, config=ONLY_SHAPING):
-    """(discounted sum of a run's shaping, decisions, first and last potential, outcome), the potentials by the twin."""
+    """(discounted sum of a run's shaping, decisions, first and last potential, outcome), the potentials by the reference."""
     bank = LevelBank([level])
     bank.time_limit[:] = time_limit
     sim = BatchSimulator(bank, 1, reward=config, gamma=GAMMA, observations=("state",))
     sim.reset()
-    twin, walk = twin_of(level, config, sim), Walk(level)
-    first, total = twin.potential, 0.0
+    reference, walk = reference_of(level, config, sim), Walk(level)
+    first, total = reference.potential, 0.0
     for t, action in enumerate(actions):
         sim.step(np.array([action]))
         total += GAMMA**t * float(sim.rewards[0])
-        twin.decide([twin.twin.state_of(*walk.frame(ACTION_INPUT[action]), walk.movers[0]) for _ in range(4)])
+        reference.decide(
+            [reference.reference.state_of(*walk.frame(ACTION_INPUT[action]), walk.movers[0]) for _ in range(4)]
+        )
         if sim.finished.size:
             outcome = int(sim.episode["outcome"][0])
-            return total, t + 1, first, 0.0 if outcome != TIMEOUT else twin.potential, outcome
-    return total, len(actions), first, twin.potential, None
+            return total, t + 1, first, 0.0 if outcome != TIMEOUT else reference.potential, outcome
+    return total, len(actions), first, reference.potential, None
 
 
 RIGHT = [2] * 120

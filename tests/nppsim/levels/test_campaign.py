@@ -111,7 +111,7 @@ def test_parse_titles_with_any_character(tmp_path):
 
 @pytest.fixture
 def game(tmp_path):
-    """A folder with an intro tab of 125 levels, and a tab that lacks lines."""
+    """A folder with an intro tab of 125 levels, and a tab with missing lines."""
     digits = [line_of("simple", seed).split("#")[-2] for seed in (1, 2)]
     folder = tmp_path / "game v1.2"
     folder.mkdir()

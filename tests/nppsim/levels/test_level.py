@@ -308,14 +308,14 @@ def test_from_bytes_other_file_formats_raise_error(begin):
         Level.from_bytes(bytes(len(MAP)))  # disks and downloads leave such files after a crash
 
 
-@pytest.mark.parametrize("kept", [1, 2, 7, 8, 9, 10, 12])
-def test_from_bytes_cut_between_or_within_records_raises_error(kept):
+@pytest.mark.parametrize("complete", [1, 2, 7, 8, 9, 10, 12])
+def test_from_bytes_cut_between_or_within_records_raises_error(complete):
     """Files that do not state their size show it by the numbers of records that they state."""
     doors = [((8, 8), (9, 9), 0), ((10, 8), (11, 9), 0)]
     gold = [(kinds.GOLD, x, 30) for x in range(40, 46)]
     whole = Level.build(open_tiles(), (20, 20), exits=[((30, 30), (40, 40))], locked_doors=doors, entities=gold)
     data = whole.to_bytes()
-    lacking = len(whole.records) - kept
+    lacking = len(whole.records) - complete
     for end in (len(data) - 5 * lacking, len(data) - 5 * lacking + 3):
         with pytest.raises(LevelError, match=f"lacks {lacking} of the stated records"):
             Level.from_bytes(data[:end])

@@ -1,4 +1,4 @@
-"""``foresight`` agrees with what then happens; its slow twin is in test_observations and the shadow tests."""
+"""``foresight`` agrees with what then happens; its reference implementation is in test_observations and the shadow tests."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Observations against slow twins that follow the documented meaning, along random play on random levels."""
+"""Observations against reference implementations that follow the documented meaning, along random play on random levels."""
 
 import numpy as np
 import pytest
@@ -51,16 +51,20 @@ def test_observations_random_play_equal_reference(seed, density, exits, kinds):
         level = random_level(seed, density, num_entities=40, exits=exits)
     else:
         level = mixed_level(seed, density / 2, kinds=kinds, exits=exits)
-    twin, sim = ReferenceLevel(level), BatchSimulator([level], 1, frame_skip=3, observations=layout.ALL)
+    reference, sim = ReferenceLevel(level), BatchSimulator([level], 1, frame_skip=3, observations=layout.ALL)
     rng = np.random.default_rng(seed)
     for _ in range(3):
         obs, now = play_to(sim, rng, rng.integers(0, 15)), present(sim)
-        next_step = sim.bank.paths.next_step[0] if twin.touched(now) == twin.at_start else sim._fields.own_next_step[0]
-        assert len(twin.path_fields(now).wrong_steps(next_step)) == 0
+        next_step = (
+            sim.bank.paths.next_step[0]
+            if reference.touched(now) == reference.at_start
+            else sim._fields.own_next_step[0]
+        )
+        assert len(reference.path_fields(now).wrong_steps(next_step)) == 0
         for key, view in VIEWS.items():
-            np.testing.assert_array_equal(obs[key][0], view(twin, now, next_step), key)
+            np.testing.assert_array_equal(obs[key][0], view(reference, now, next_step), key)
         rows = (sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0], sim.state.trail[0])
-        wanted = foresight(twin, rows, StateSimulator(sim.bank), sim.frame_skip)
+        wanted = foresight(reference, rows, StateSimulator(sim.bank), sim.frame_skip)
         np.testing.assert_array_equal(obs["foresight"][0], wanted)
 
 
@@ -78,14 +82,14 @@ def test_observations_at_stage_corners_stay_in_bounds(corner):
         for k, (kind, offset) in enumerate(zip([*kinds, 25, *kinds][: len(around)], around, strict=True))
     ]
     level = Level.build(np.zeros((23, 42), np.uint8), (40, 40), exits=[((20, 20), (60, 20))], entities=entities)
-    twin, sim = ReferenceLevel(level), BatchSimulator([level], 1, observations=layout.ALL)
+    reference, sim = ReferenceLevel(level), BatchSimulator([level], 1, observations=layout.ALL)
     sim.reset()
     sim.state.ninja["x"], sim.state.ninja["y"] = np.multiply(corner, 6.0)
     sim.observe()
     for _ in range(3):
         for key in ("hazards", "surroundings", "player_frame", "global_view"):
             np.testing.assert_array_equal(
-                sim.obs[key][0], VIEWS[key](twin, present(sim), sim.bank.paths.next_step[0]), key
+                sim.obs[key][0], VIEWS[key](reference, present(sim), sim.bank.paths.next_step[0]), key
             )
         sim.step(np.array([3]))
 

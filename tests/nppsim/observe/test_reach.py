@@ -1,4 +1,4 @@
-"""Branches of foresight omit movers; what they observe equals that of branches with all movers, which the twin plays."""
+"""Branches of foresight omit movers; what they observe equals that of branches with all movers, which the reference plays."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ TOUCH, BLOCK_TOUCH = 23.0, 36.0  # px along an axis: distances at which the phys
 
 
 def agrees_with_twin(levels, decisions, seed=0):
-    """Play at random, jump back to older states now and then, and compare everything with the twin."""
+    """Play at random, jump back to older states now and then, and compare everything with the reference."""
     sim, rng = (
         BatchSimulator(levels, len(levels), observations=("foresight",), shadow=True),
         np.random.default_rng(seed),

@@ -1,4 +1,4 @@
-"""The compiled physics against the plain-Python twin, bit for bit, on random levels with every entity; also after death."""
+"""The compiled physics against the naive simulator, bit for bit, on random levels with every entity; also after death."""
 
 import numpy as np
 import pytest
@@ -42,16 +42,18 @@ def held_inputs(rng, frames):
 def compare(level, inputs, rule=None):
     """Play both, and compare everything that can be seen after every frame.  rule: name of one that is not the default."""
     rules = {rule} if rule else set()
-    twin = Simulator(level, completions=True, rules=rules)
+    reference = Simulator(level, completions=True, rules=rules)
     walk = Walk(level, Rules(**dict.fromkeys(rules, True)))
     placed = walk.bank.world.entity
     for frame, byte in enumerate(inputs.tolist()):
-        twin.tick(byte)
+        reference.tick(byte)
         ninja, entities = walk.frame(byte)
         columns = ("x", "y", "vx", "vy", "state", "airborne", "walled", "floor_x", "floor_y", "gold")
-        assert tuple(float(ninja[name]) for name in columns) == tuple(map(float, twin.frame())), f"frame {frame + 1}"
-        assert ninja["win_fraction"] == twin.ninja.win_fraction
-        for k, wanted in enumerate(twin.entities):
+        assert tuple(float(ninja[name]) for name in columns) == tuple(map(float, reference.frame())), (
+            f"frame {frame + 1}"
+        )
+        assert ninja["win_fraction"] == reference.ninja.win_fraction
+        for k, wanted in enumerate(reference.entities):
             what = f"frame {frame + 1}: type {wanted.type} number {wanted.number}"
             assert entities[k]["active"] == wanted.active, what
             assert entities[k]["closed"] == bool(wanted.closed), what

@@ -1,4 +1,4 @@
-"""The slow twin of the physics is right: it reproduces the recorded traces bit for bit.
+"""The naive simulator is right: it reproduces the recorded traces bit for bit.
 
 What it adds beyond the traces (damaged levels, unfinished entities, self-destruct) is tested on small levels here.
 """
@@ -21,7 +21,7 @@ CONFORMANCE = SHARED / "conformance"
 
 
 def first_difference(case):
-    """Where the twin leaves a recorded case (a group of the traces), as text; None if it never does."""
+    """Where the reference leaves a recorded case (a group of the traces), as text; None if it never does."""
     simulator = Simulator(Level.from_bytes(case["map"][:].tobytes(), name=case.name))
     identities = [[entity.type, entity.number] for entity in simulator.entities]
     if identities != case["entities"][:].tolist():

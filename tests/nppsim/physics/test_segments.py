@@ -1,4 +1,4 @@
-"""Tiles become segments as the rulebook says, and the fast queries answer like the slow twin, to the bit."""
+"""Tiles become segments as the rulebook says, and the fast queries answer like the naive simulator, to the bit."""
 
 import math
 from types import SimpleNamespace
@@ -30,7 +30,7 @@ length_of, unit_vector = callable_kernel(ninja.length_of), callable_kernel(ninja
 
 
 def in_words(segment, entity=None):
-    """A segment of the twin as a tuple: ("line", ends), ("door", ends, entity) or ("arc", centre, quadrant, convex)."""
+    """A segment of the reference as a tuple: ("line", ends), ("door", ends, entity) or ("arc", centre, quadrant, convex)."""
     if isinstance(segment, Arc):
         return "arc", segment.cx, segment.cy, segment.hor, segment.ver, segment.convex
     ends = segment.x1, segment.y1, segment.x2, segment.y2
@@ -38,7 +38,7 @@ def in_words(segment, entity=None):
 
 
 def of_shape(shape, x, y):
-    """The twin's segment of a shape at (x, y)."""
+    """The reference's segment of a shape at (x, y)."""
     kind, dx, dy = (int(v) for v in SHAPES[shape, :3])
     if kind in ARCS:
         return Arc(x, y, dx, dy, kind == CONVEX_ARC)
@@ -55,8 +55,8 @@ def compiled_segments(level):
     return cells
 
 
-def twin_segments(level):
-    """{cell: segments in words} as the twin has them."""
+def naive_segments(level):
+    """{cell: segments in words} as the reference has them."""
     simulator = Simulator(level, completions=True)
     doors = {id(e.line): k for k, e in enumerate(simulator.entities) if hasattr(e, "line")}
     return {
@@ -79,14 +79,14 @@ def test_segments_tile_pairs_equal_naive(tile):
     around = [(20 + i, 20 + j, t) for i, j, t in ((1, 0, 1), (-1, 0, 4), (0, 1, 6), (0, -1, 11))]
     for grid in (tiles((9, 9, tile), floor=None), tiles((20, 20, tile), *around)):
         level = Level.build(grid, (40, 40))
-        assert compiled_segments(level) == twin_segments(level)
+        assert compiled_segments(level) == naive_segments(level)
 
 
 @given(seed=SEEDS, density=st.sampled_from([0.2, 0.5, 0.9]))
 @settings(max_examples=15, deadline=None)
 def test_segments_random_levels_equal_naive_in_order(seed, density):
     level = random_level(seed, density, shapes=42)
-    assert compiled_segments(level) == twin_segments(level)
+    assert compiled_segments(level) == naive_segments(level)
 
 
 @given(seed=SEEDS, shape=st.integers(0, len(SHAPES) - 1))
@@ -95,31 +95,34 @@ def test_closest_point_equals_naive_and_is_nearest(seed, shape):
     rng = np.random.default_rng(seed)
     x, y = (int(v) for v in rng.integers(2, 40, 2) * 12)
     px, py = (np.array([x, y]) + rng.uniform(-60, 60, 2)).tolist()
-    twin = of_shape(shape, x, y)
+    reference = of_shape(shape, x, y)
     found_x, found_y, side = kernels.closest_point(px, py, np.int16(x), np.int16(y), np.uint16(shape))
-    assert (side < 0.0, found_x, found_y) == twin.closest(px, py)
+    assert (side < 0.0, found_x, found_y) == reference.closest(px, py)
     segment = np.array([(x, y, shape, -1)], SEGMENT_DTYPE)[0]
-    assert kernels.is_beside(px, py, segment) == twin.is_beside(px, py)
+    assert kernels.is_beside(px, py, segment) == reference.is_beside(px, py)
     share = np.linspace(0, 1, 2000)  # points less than 0.02 px apart
-    if isinstance(twin, Arc):
-        along_x, along_y = x + 24 * twin.hor * np.cos(share * np.pi / 2), y + 24 * twin.ver * np.sin(share * np.pi / 2)
+    if isinstance(reference, Arc):
+        along_x, along_y = (
+            x + 24 * reference.hor * np.cos(share * np.pi / 2),
+            y + 24 * reference.ver * np.sin(share * np.pi / 2),
+        )
     else:
-        along_x, along_y = x + share * twin.dx, y + share * twin.dy
+        along_x, along_y = x + share * reference.dx, y + share * reference.dy
     nearest = np.hypot(along_x - px, along_y - py).min()
     assert math.dist((found_x, found_y), (px, py)) == pytest.approx(nearest, abs=0.02)
 
 
 @pytest.mark.parametrize("shape", range(len(SHAPES)))
 def test_normal_equals_naive_and_faces_query_point(shape):
-    twin = of_shape(shape, 300, 300)
+    reference = of_shape(shape, 300, 300)
     segment = np.array([(300, 300, shape, -1)], SEGMENT_DTYPE)[0]
     for px, py in (300 + np.random.default_rng(shape).uniform(-60, 60, (20, 2))).tolist():
-        _, x, y = twin.closest(px, py)
+        _, x, y = reference.closest(px, py)
         normal = np.array(kernels.surface_normal(x, y, segment, px, py))
         if int(SHAPES[shape, 0]) == DOOR_LINE:
-            assert normal @ (px - x, py - y) >= 0 and tuple(abs(normal)) == tuple(abs(np.array(twin.normal(x, y))))
+            assert normal @ (px - x, py - y) >= 0 and tuple(abs(normal)) == tuple(abs(np.array(reference.normal(x, y))))
         else:
-            assert tuple(normal) == twin.normal(x, y)
+            assert tuple(normal) == reference.normal(x, y)
 
 
 def test_closest_point_outside_arc_is_arc_end():
@@ -132,11 +135,11 @@ def test_closest_point_outside_arc_is_arc_end():
 
 
 class Both:
-    """A level's arrays for the kernels and its twin, with doors in the same random state."""
+    """A level's arrays for the kernels and its reference, with doors in the same random state."""
 
     def __init__(self, level, rng):
         compiled = compile_level(level)
-        self.stage, doors = (twin := Simulator(level, completions=True)).stage, twin.entities
+        self.stage, doors = (reference := Simulator(level, completions=True)).stage, reference.entities
         self.doors = {k: door for k, door in enumerate(doors) if hasattr(door, "line")}
         self.entities = np.zeros(max(len(compiled.initial), 1), ENTITY_DTYPE)
         self.tables = compiled.segments, compiled.cell_start, 0, self.entities

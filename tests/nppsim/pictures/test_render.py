@@ -1,4 +1,4 @@
-"""Pictures: tile shapes against a naive twin, what is drawn where, cropping, and film frames."""
+"""Pictures: tile shapes against a naive reference, what is drawn where, cropping, and film frames."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ from worlds import small_room as corridor
 
 
 def open_side(shape, x, y):
-    """Is (x, y) in the open part of a tile?  The naive twin: one inequality per shape, as read off a drawing."""
+    """Is (x, y) in the open part of a tile?  The naive reference: one inequality per shape, as read off a drawing."""
     d = {10: (x, y), 11: (24 - x, y), 12: (24 - x, 24 - y), 13: (x, 24 - y)}
     if shape in d:
         return np.hypot(*d[shape]) > 24

@@ -175,19 +175,19 @@ def test_queue_is_heap_that_drops_worse_half(seed):
     rng = np.random.default_rng(seed)
     count = 16
     queue = Queue(np.full(count, np.inf), np.arange(count), *np.zeros((3, count), np.int64), np.zeros(1, np.int64))
-    twin, scores = [], {}
+    reference, scores = [], {}
     for node in range(1000):
-        if twin and rng.random() < 0.45:
-            score, expected = heapq.heappop(twin)
+        if reference and rng.random() < 0.45:
+            score, expected = heapq.heappop(reference)
             slot = kernels._pop.py_func(queue)
             assert (scores[slot], queue.nodes[slot]) == (score, expected)
         else:
             score = rng.random()
-            if len(twin) == count:
-                twin = sorted(twin)[: count // 2]
-            heapq.heappush(twin, (score, node))
+            if len(reference) == count:
+                reference = sorted(reference)[: count // 2]
+            heapq.heappush(reference, (score, node))
             scores[kernels._push.py_func(queue, score, node, 1, 2)] = score
-        assert queue.count[0] == len(twin)
+        assert queue.count[0] == len(reference)
         assert sorted(queue.slots) == list(range(count))
 
 

@@ -1,4 +1,4 @@
-"""Shadow validation: the simulator and its twins agree to the byte, and a value that is broken on purpose is found."""
+"""Shadow validation: the simulator and its references agree to the byte, and a value that is broken on purpose is found."""
 
 import os
 import re

@@ -221,8 +221,8 @@ def test_edit_replays_rest_and_preview_changes_nothing(page):
             later = [change for change in whole["changes"] if change[0] > frame]
             assert later == part["changes"] and whole["outcome"] == part["outcome"]
         preview = ask(preview=50)["preview"]
-        held = nppsim.simulate(level, np.concatenate([inputs[:50], np.full(60, 2, np.uint8)]))
-        assert preview[2]["points"][-1] == pytest.approx(held.position[-1], abs=0.06)
+        pressed = nppsim.simulate(level, np.concatenate([inputs[:50], np.full(60, 2, np.uint8)]))
+        assert preview[2]["points"][-1] == pytest.approx(pressed.position[-1], abs=0.06)
         stored = ask(store={"label": "all"})["stored"]
         assert stored["frames"] == part["frames"] and "cannot go to frame 5000" in ask(preview=5000)["error"]
         for request in ({"frame": -1}, {"frame": 5000, "agent": "0"}):

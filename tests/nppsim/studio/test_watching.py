@@ -1,4 +1,4 @@
-"""The watch socket and its addresses, with an agent that presses right and says what it thinks of it."""
+"""The watch socket, with an agent that always presses right."""
 
 import base64
 import json
@@ -149,9 +149,9 @@ def test_path_lengths_sent_on_change(watched):
         messages = follow(socket, "over")
         while not messages[-1]["over"]:
             messages += follow(socket, "over")
-    ways = [(part["decision"]["f"], part["way"]) for part in runs_of(messages)[0] if part["way"]]
-    assert len(ways) == 2 and ways[0][0] == 0  # to the switch, then to the exit
-    field = np.frombuffer(base64.b64decode(ways[0][1]), "<u2").reshape(89, 51)
+    lengths = [(part["decision"]["f"], part["paths"]) for part in runs_of(messages)[0] if part["paths"]]
+    assert len(lengths) == 2 and lengths[0][0] == 0  # to the switch, then to the exit
+    field = np.frombuffer(base64.b64decode(lengths[0][1]), "<u2").reshape(89, 51)
     x, y = (round(v / 12) for v in straight().spawn)
     bank = nppsim.BatchSimulator([straight()], 1).bank
     assert field[x, y] * 1.2 == pytest.approx(bank.path_length[0], abs=20)

@@ -213,17 +213,17 @@ export class DecisionLog {
   constructor(layout) {
     this.layout = layout;
     this.decisions = [];
-    this.ways = []; // [{f, text}], text: way of a run part
+    this.paths = []; // [{f, text}], text: paths of a run part
     this.running = []; // cumulative rewards after each decision, by term
   }
 
-  add(decision, way) {
+  add(decision, paths) {
     const sums = { ...this.running[this.running.length - 1] };
     for (const [name, reward] of Object.entries(decision.r)) sums[name] = (sums[name] ?? 0) + reward;
     this.running.push(sums);
     decision.index = this.decisions.length;
     this.decisions.push(decision);
-    if (way) this.ways.push({ f: decision.f, text: way });
+    if (paths) this.paths.push({ f: decision.f, text: paths });
   }
 
   /** Return the last decision made up to a frame. */
@@ -232,8 +232,8 @@ export class DecisionLog {
   }
 
   /** Return the path lengths at a frame: {f, text}. */
-  wayAt(frame) {
-    return this.ways.findLast(({ f }) => f <= frame) ?? null;
+  pathsAt(frame) {
+    return this.paths.findLast(({ f }) => f <= frame) ?? null;
   }
 
   /** Return the cumulative rewards after a decision, by term. */

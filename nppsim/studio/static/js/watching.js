@@ -7,7 +7,7 @@
 
 import { ApiError, whileCompiling } from "./api.js";
 import { DecisionLog } from "./decision_panels.js";
-import { draw, gridPicture, wayOf } from "./overlays.js";
+import { decodePaths, draw, gridPicture } from "./overlays.js";
 import { Player, RUN_COLOURS } from "./player.js";
 
 let latest = 0; // number of the latest request; answers to earlier ones are ignored
@@ -38,7 +38,7 @@ export class Watching {
     this.player?.destroy();
     this.requests = requests;
     this.runs = requests.map(() => ({ index: null, log: null, over: null, error: null }));
-    [this.reported, this.ways] = [0, new Map()];
+    [this.reported, this.paths] = [0, new Map()];
     this.root.replaceChildren();
     this.player = new Player(this.root, { level: this.level });
     this.player.overlay = (frame) => this.overlay(frame);
@@ -98,7 +98,7 @@ export class Watching {
 
   extend({ run, parts, over }) {
     const one = this.runs[run];
-    for (const { decision, way } of parts) if (decision) one.log.add(decision, way);
+    for (const { decision, paths } of parts) if (decision) one.log.add(decision, paths);
     if (over) {
       one.over = over;
       if (parts.length) parts[parts.length - 1].outcome = over; // may be a time-out, which run parts do not know
@@ -142,10 +142,10 @@ export class Watching {
     }
     if (!decision || !this.panels) return;
     const at = this.player.runs[one.index].recording.points[decision.f];
-    if (this.panels.chosen.has("way")) {
-      const way = one.log.wayAt(frame);
-      if (way && !this.ways.has(way.text)) this.ways.set(way.text, wayOf(way.text));
-      if (way) draw.way(pen, at, this.ways.get(way.text));
+    if (this.panels.chosen.has("paths")) {
+      const paths = one.log.pathsAt(frame);
+      if (paths && !this.paths.has(paths.text)) this.paths.set(paths.text, decodePaths(paths.text));
+      if (paths) draw.paths(pen, at, this.paths.get(paths.text));
     }
     for (const name of ["surroundings", "foresight"]) {
       if (this.panels.chosen.has(name) && name in decision.s) draw[name](pen, at, decision.s, one.log.layout, decision);
