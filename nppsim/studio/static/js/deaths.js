@@ -1,6 +1,6 @@
 /* Panel "Where it dies": counts how episodes on a level or a category end, and draws a heat map of the deaths. */
 
-import { element } from "./elements.js";
+import { element, table } from "./elements.js";
 import { Scene } from "./scene.js";
 import { heatPicture } from "./watching.js";
 
@@ -119,23 +119,7 @@ export class Deaths {
         "aria-label": "Deaths on the stage, of all levels together",
       });
       this.table = element("tbody");
-      this.more.replaceChildren(
-        canvas,
-        element(
-          "table",
-          {},
-          element(
-            "thead",
-            {},
-            element(
-              "tr",
-              {},
-              ["level", "won", "died"].map((text) => element("th", { text })),
-            ),
-          ),
-          this.table,
-        ),
-      );
+      this.more.replaceChildren(canvas, table(["level", "won", "died"], {}, this.table));
       this.scene?.destroy();
       this.scene = new Scene(canvas);
       this.scene.setLevel({

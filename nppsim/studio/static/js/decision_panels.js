@@ -2,7 +2,7 @@
  * observations. */
 
 import { Chart } from "./chart.js";
-import { element } from "./elements.js";
+import { element, panel, table } from "./elements.js";
 import { OVERLAYS, showPicture } from "./overlays.js";
 
 const ACTIONS = [
@@ -57,24 +57,9 @@ export class DecisionPanels {
       element("dl", { class: "facts" }, entropy),
       canvases.entropy,
     );
-    this.rewards = element(
-      "section",
-      { class: "panel" },
-      element("h2", { text: "Rewards" }),
-      element(
-        "table",
-        { class: "terms" },
-        element(
-          "thead",
-          {},
-          element(
-            "tr",
-            {},
-            ["term", "now", "so far"].map((text) => element("th", { text })),
-          ),
-        ),
-        this.terms,
-      ),
+    this.rewards = panel(
+      "Rewards",
+      table(["term", "now", "so far"], { class: "terms" }, this.terms),
       element("dl", { class: "facts" }, sum),
     );
     this.boxes = element("div", { class: "overlays" });
@@ -82,14 +67,7 @@ export class DecisionPanels {
     this.numbers = element("details", { ontoggle: () => this.showNumbers() }, element("summary", { text: "Numbers" }));
     this.table = element("div", { class: "wide numbers" });
     this.numbers.append(this.table);
-    this.observations = element(
-      "section",
-      { class: "panel" },
-      element("h2", { text: "Observations" }),
-      this.boxes,
-      this.pictures,
-      this.numbers,
-    );
+    this.observations = panel("Observations", this.boxes, this.pictures, this.numbers);
     this.all = [this.policy, this.rewards, this.observations];
     this.set(null);
   }
@@ -101,7 +79,7 @@ export class DecisionPanels {
   /** Show the decisions of another run; null: hide the panels. */
   set(log) {
     this.log = log;
-    for (const panel of this.all) panel.hidden = !log;
+    for (const one of this.all) one.hidden = !log;
     if (!log) return;
     const { layout } = log;
     this.boxes.replaceChildren(

@@ -14,6 +14,18 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
+/** Create a panel with an optional heading. */
+export function panel(title, ...content) {
+  return element("section", { class: "panel" }, title ? element("h2", { text: title }) : null, ...content);
+}
+
+/** Create a table.  headings: texts of its first row.  bodies: tbody elements. */
+export function table(headings, attributes, ...bodies) {
+  const heads = headings.map((text) => element("th", { scope: "col", text }));
+  return element("table", attributes, element("thead", {}, element("tr", {}, heads)), ...bodies);
+}
+
+/** Format a number of frames as seconds. */
 export function seconds(frames) {
   return `${(frames / 60).toFixed(3)} s`;
 }

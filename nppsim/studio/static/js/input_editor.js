@@ -5,7 +5,7 @@
  */
 
 import { Socket, get, opened, whileCompiling } from "./api.js";
-import { element, seconds } from "./elements.js";
+import { element, panel, seconds } from "./elements.js";
 import { storeDialog } from "./store_dialog.js";
 import { Player, RUN_COLOURS } from "./player.js";
 import { bytes } from "./recording.js";
@@ -430,8 +430,6 @@ class InputEditor {
           this.canvas.canvas.focus();
         },
       });
-    const panel = (title, ...content) =>
-      element("section", { class: "panel" }, element("h2", { text: title }), ...content);
     this.stage = element("div");
     this.place = element("div", { class: "input-lanes" });
     this.status = element("p", { class: "small", role: "status", id: "inputs-status" });

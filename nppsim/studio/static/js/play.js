@@ -7,7 +7,7 @@
 import { Socket, get, opened, whileCompiling } from "./api.js";
 import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
-import { element, seconds, supportBanner } from "./elements.js";
+import { element, panel, seconds, supportBanner, table } from "./elements.js";
 import { RecordedRuns, bestTime, storeBest } from "./recorded_runs.js";
 import { storeDialog } from "./store_dialog.js";
 import { LiveGame } from "./live.js";
@@ -445,8 +445,6 @@ export class Play {
     });
     this.recordedRunList = element("div");
     this.pace = element("p", { class: "small muted", id: "pacing" });
-    const panel = (title, ...content) =>
-      element("section", { class: "panel" }, title ? element("h2", { text: title }) : null, ...content);
     const facts = [...(this.level.code ? [["id", this.level.code]] : []), ["category", this.level.category ?? "none"]];
     root.replaceChildren(
       element(
@@ -531,7 +529,7 @@ export class Play {
             ),
           ),
           panel("Best runs", this.bestRuns, element("label", { class: "small" }, "Your name ", this.player)),
-          panel("RecordedRuns", this.recordedRunList),
+          panel("Other runs", this.recordedRunList),
           panel(
             "Keys",
             keysPanel(() => this.controls),
@@ -594,20 +592,6 @@ function bestTable({ time, score: points }) {
       rows(runs),
     );
   return time.length
-    ? element(
-        "table",
-        {},
-        element(
-          "thead",
-          {},
-          element(
-            "tr",
-            {},
-            ["", "score", "s", "gold"].map((text) => element("th", { scope: "col", text })),
-          ),
-        ),
-        list("highest score", points),
-        list("fastest", time),
-      )
+    ? table(["", "score", "s", "gold"], {}, list("highest score", points), list("fastest", time))
     : element("p", { class: "small muted", text: "No run has finished yet." });
 }

@@ -3,7 +3,7 @@
 
 import { ApiError, Socket, get } from "./api.js";
 import { Chart } from "./chart.js";
-import { element } from "./elements.js";
+import { element, panel } from "./elements.js";
 import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
 import { Watching } from "./watching.js";
@@ -60,13 +60,7 @@ class RunView {
         element(
           "div",
           { class: "columns" },
-          element(
-            "div",
-            {},
-            this.trainings,
-            this.curves,
-            element("section", { class: "panel" }, element("h2", { text: "Log" }), this.log),
-          ),
+          element("div", {}, this.trainings, this.curves, panel("Log", this.log)),
           element("div", {}, this.live, this.panels.policy),
         ),
       ),
@@ -186,7 +180,7 @@ class RunView {
       if (!this.charts.has(title)) {
         const canvas = element("canvas", { class: "chart", role: "img", "aria-label": title });
         const unit = shown.unit ? `, ${shown.unit}` : "";
-        this.curves.append(element("section", { class: "panel" }, element("h2", { text: `${title}${unit}` }), canvas));
+        this.curves.append(panel(`${title}${unit}`, canvas));
         this.charts.set(title, new Chart(canvas));
       }
       this.charts.get(title).show({ ...shown, levels: shown.levels ?? undefined });

@@ -3,7 +3,7 @@
 
 import { ApiError, Socket, get } from "./api.js";
 import { Deaths } from "./deaths.js";
-import { element } from "./elements.js";
+import { element, table } from "./elements.js";
 import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
 import { Watching } from "./watching.js";
@@ -276,26 +276,13 @@ class Watch {
         element("td", { text: lead(ahead) }),
       ),
     );
-    const table =
+    const sections =
       marks.length &&
       element(
         "details",
         {},
         element("summary", { text: "Frames gained along the path" }),
-        element(
-          "table",
-          {},
-          element(
-            "thead",
-            {},
-            element(
-              "tr",
-              {},
-              ["left", first, "leads by"].map((text) => element("th", { text })),
-            ),
-          ),
-          element("tbody", {}, rows),
-        ),
+        table(["left", first, "leads by"], {}, element("tbody", {}, rows)),
       );
     const parts = element(
       "div",
@@ -313,7 +300,7 @@ class Watch {
           ? null
           : element("dd", { text: `${Math.abs(total)} frames: ${total > 0 ? first : total < 0 ? other : "neither"}` }),
       ),
-      table || null,
+      sections || null,
     );
     if (this.difference.hidden) this.difference.replaceChildren(element("h2", { text: "Where they diverge" }));
     this.difference.hidden = false;
