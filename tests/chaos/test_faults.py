@@ -1,4 +1,4 @@
-"""Commands at tiny size, each hit by each fault of the machine (docs/lab/reliability.md); part of ``make chaos``.
+"""Commands at tiny size, each hit by each fault of the machine (docs/lab/failures.md); part of ``make chaos``.
 
 Only work in progress may be lost, one line reports the error, and the interpreter does not crash.  CHAOS_SEED in the
 environment varies the moments and sizes of the faults.  The full disk is a small tmpfs, which only root may mount.

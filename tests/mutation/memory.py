@@ -6,7 +6,7 @@ import torch
 from rl.policy.player import RecurrentPlayer
 from rl.policy.recurrent import RECURRENT_STATE
 from rl.policy.subtasks import SUBTASK, ActiveSubtasks
-from rl.ppo.variants.hierarchical import HierarchicalBuffer, HierarchicalLosses, HierarchicalPPO, HighLevelLosses
+from rl.ppo.variants.hierarchical import HierarchicalBuffer, HierarchicalLosses, HierarchicalPPO, add_high_level_losses
 from rl.ppo.variants.recurrent import RecurrentBuffer, RecurrentPPO
 from tests.mutation.mutation import mutation
 
@@ -83,11 +83,11 @@ def _(original, commands, envs, chosen, obs):
     commands.now[:, 0] = commands.now[0, 0]
 
 
-@mutation("the high level is in no loss", "tests/rl/ppo/variants/test_hierarchical.py").wrap(
-    HighLevelLosses, "__call__"
+@mutation("the high level is in no loss", "tests/rl/ppo/variants/test_hierarchical.py").everywhere(
+    add_high_level_losses
 )
-def _(original, further, parts, *rest):
-    return HierarchicalLosses(*parts, *[torch.zeros(())] * 4)
+def _(original, losses, *rest):
+    return HierarchicalLosses(*losses, *[torch.zeros(())] * 4)
 
 
 @mutation("subtask inputs start at random weights", "tests/rl/ppo/variants/test_hierarchical.py").wrap(

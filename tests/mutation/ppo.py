@@ -11,12 +11,11 @@ import torch.nn.functional as F
 from hardware.thread_pool import summed_gradients
 from rl.config import PPOConfig
 from rl.config.curriculum import CurriculumConfig
-from rl.ppo import logs
+from rl.ppo.logs import update_metrics
 from rl.ppo.losses import normalized, ppo_losses
 from rl.ppo.ppo import PPO, compute_gae
 from rl.ppo.rollout_buffer import RolloutBuffer
-from rl.ppo.variants import off_policy
-from rl.ppo.variants.off_policy import importance_weights, priorities, vtrace
+from rl.ppo.variants.off_policy import OffPolicy, importance_weights, priorities, vtrace
 from tests.mutation.mutation import Patch, mutation
 
 
@@ -48,11 +47,7 @@ def _plainly(original: Callable[..., Any], *given: Any) -> Any:
 def _steps(patch: Patch, change: Callable[[list, list], tuple[list, list]]) -> None:
     """Change losses and norms of an update's steps on their way to the log."""
 
-    def changed(original, ppo, weights, norms, **values):
-        ppo.losses, norms = change(ppo.losses, norms)
-        original(ppo, weights, norms, **values)
-
-    patch.wrap(logs, "record_update", changed)
+    patch.everywhere(update_metrics, lambda original, losses, norms, weights: original(*change(losses, norms), weights))
 
 
 def _gae(patch: Patch, change: Callable[..., tuple]) -> None:
@@ -107,17 +102,16 @@ def _(patch: Patch) -> None:
     _gae(patch, lambda rewards, values, ends, last, gamma, lam: (rewards, values, ends, last, gamma, 1.0))
 
 
-mutation("truncated episodes are not bootstrapped", "tests/rl/ppo/variants/test_off_policy.py").wrap(
-    PPO, "_bootstrap_timeouts", lambda original, ppo, timeouts: original(ppo, [])
+mutation("truncated episodes are not bootstrapped", "tests/rl/ppo/variants/test_off_policy.py").set(
+    PPO, "bootstrap_timeouts", lambda ppo, index, final: torch.zeros(len(index))
 )
 
 
 @mutation("the bootstrap value of a truncated episode is added one decision early", "tests/rl/ppo/test_ppo.py").wrap(
-    PPO, "_bootstrap_timeouts"
+    PPO, "bootstrap_timeouts"
 )
-def _(original, ppo, timeouts):
-    n = ppo.sim.num_envs
-    original(ppo, [(np.maximum(decisions - n, 0), final) for decisions, final in timeouts])
+def _(original, ppo, index, final):
+    return original(ppo, (index - ppo.sim.num_envs).clamp(min=0), final)
 
 
 @mutation("the last value of the rollout is 0", "tests/rl/ppo/test_rollout_buffer.py")
@@ -288,7 +282,7 @@ def _(patch: Patch) -> None:
 
 @mutation("the gradient norm is logged after clipping", "tests/rl/ppo/variants/test_off_policy.py")
 def _(patch: Patch) -> None:
-    _steps(patch, lambda steps, norms: (steps, [norm.clamp(max=0.5) for norm in norms]))
+    _steps(patch, lambda steps, norms: (steps, [min(norm, 0.5) for norm in norms]))
 
 
 mutation("decisions per second are counted twice", "tests/rl/ppo/test_ppo.py").wrap(
@@ -325,12 +319,12 @@ mutation("V-trace ratios are inverted", "tests/rl/ppo/variants/test_off_policy.p
 
 
 mutation("targets are not re-estimated between passes", "tests/rl/ppo/variants/test_off_policy.py").set(
-    off_policy, "reestimate", lambda ppo, samples: samples
+    OffPolicy, "reestimate", lambda ppo, samples: samples
 )
 
 
-@mutation("advantages of later passes are not normalised", "tests/rl/ppo/variants/test_off_policy.py").everywhere(
-    off_policy.reestimate
+@mutation("advantages of later passes are not normalised", "tests/rl/ppo/variants/test_off_policy.py").wrap(
+    OffPolicy, "reestimate"
 )
 def _(original, ppo, samples):
     samples = original(ppo, samples)
