@@ -113,7 +113,7 @@ class Analysis:
         """Return counts, lengths, remarks and anomalies for printing."""
         lines = [self.found.table(), "", self._lengths(), "", "remarks:"]
         lines += [f"  {'PROBLEM: ' if remark.problem else ''}{remark.text}" for remark in self.remarks]
-        excluded = {item.reason for item in self.found.left_out}  # these are in the first table
+        excluded = {item.reason for item in self.found.excluded}  # these are in the first table
         for kind, items in self.anomalies.items():
             if kind not in excluded:
                 lines += [f"{kind}: {len(items)}", *(f"  {item.name}: {item.detail}" for item in items[:SHOWN])]
@@ -271,7 +271,7 @@ _Found = tuple[str, Anomaly]  # kind and anomaly
 
 def _by_kind(found: DemonstrationSet, unusual: Iterable[_Found]) -> dict[str, tuple[Anomaly, ...]]:
     """Return anomalies and excluded replays by kind, the most frequent kind and the largest values first."""
-    excluded = [(item.reason, Anomaly(item.name, None, item.detail)) for item in found.left_out]
+    excluded = [(item.reason, Anomaly(item.name, None, item.detail)) for item in found.excluded]
     kinds = sorted(_grouped([*excluded, *unusual]).items(), key=lambda pair: -len(pair[1]))
     return {kind: tuple(sorted(items, key=lambda item: -(item.value or 0))) for kind, items in kinds}
 
@@ -340,7 +340,7 @@ def _remarks(analysis: Analysis) -> Iterator[Remark]:
 
 def _notes(analysis: Analysis, count: int) -> Iterator[str]:
     """Yield remarks that are not problems.  count: number of demonstrations."""
-    excluded = analysis.found.left_out
+    excluded = analysis.found.excluded
     if excluded:
         yield f"{len(excluded)} of {count + len(excluded)} replays cannot be used; the reasons are above"
     for category, demonstrated in analysis.coverage.items():

@@ -90,7 +90,7 @@ def test_load_demonstrations_sets_and_files_are_read(tmp_path):
     found = load_demonstrations(files, 4)
     assert [d.name for d in found.demonstrations] == [file.name for file in files[:3]]
     assert found.demonstrations[1].inputs.tolist() == won.tolist()
-    assert [(item.name, item.reason) for item in found.left_out] == [
+    assert [(item.name, item.reason) for item in found.excluded] == [
         ("deep/more.h5#2", "recorded as a failure"),  # a self-destruct
         ("deep/more.h5#3", "recorded as a failure"),
     ]
@@ -144,18 +144,18 @@ def test_load_demonstrations_samples_before_playback(tmp_path):
     for seed in range(20):
         found = load_demonstrations(files, 4, max_per_category=3, seed=seed, progress=lambda drawn: played.update(
             {len(played): [one.name for one in drawn]}) or drawn)  # fmt: skip
-        assert len(found.left_out) == len(files)
+        assert len(found.excluded) == len(files)
         assert f"excluded, not drawn: {16 - 6}\n" in found.table()
         names = played[seed]
         assert names == sorted(names) and [name[0] for name in names] == [*"aaabbbc"]
-        assert {item.name for item in found.left_out if item.reason == "not drawn"} == {
+        assert {item.name for item in found.excluded if item.reason == "not drawn"} == {
             one.name for one in files if one.name not in names
         }
     assert len({name for names in played.values() for name in names}) == len(files)
     assert len(set(map(tuple, played.values()))) > 10
     again = load_demonstrations(files, 4, max_per_category=3, seed=7)
-    assert {item.name for item in again.left_out if item.reason != "not drawn"} == set(played[7])
-    assert not any(item.reason == "not drawn" for item in load_demonstrations(files, 4, max_per_category=8).left_out)
+    assert {item.name for item in again.excluded if item.reason != "not drawn"} == set(played[7])
+    assert not any(item.reason == "not drawn" for item in load_demonstrations(files, 4, max_per_category=8).excluded)
 
 
 def test_load_demonstrations_unusable_replays_excluded_with_reason(monkeypatch):
@@ -176,7 +176,7 @@ def test_load_demonstrations_unusable_replays_excluded_with_reason(monkeypatch):
     monkeypatch.setattr(bc.demonstrations, "retime", lambda replay, frame_skip, **known: None)
     found = load_demonstrations(files, 4)
     assert [d.name for d in found.demonstrations] == ["good"]
-    assert [(item.name, item.reason) for item in found.left_out] == [
+    assert [(item.name, item.reason) for item in found.excluded] == [
         ("longer than needed", "duplicate"),
         ("idle", "does not finish"),
         ("failed", "recorded as a failure"),
@@ -210,7 +210,7 @@ def test_load_demonstrations_mirror_adds_finishing_mirror_images(monkeypatch):
     assert image.level == mirror(good.level) and image.level != good.level
     assert nppsim.simulate(image.level, image.inputs).outcome == "won"
     assert np.array([0, 2, 1, 3, 5, 4])[image.actions[: len(good.actions)]].tolist() == good.actions.tolist()
-    assert [(item.name, item.reason) for item in found.left_out] == [
+    assert [(item.name, item.reason) for item in found.excluded] == [
         ("again", "duplicate"),
         ("idle", "does not finish"),
     ]
@@ -258,7 +258,7 @@ def test_load_demonstrations_off_grid_recording_is_retimed(monkeypatch):
     assert f"re-timed: 1 of 1 recordings at 60 Hz (100%)\n{stray}" in found.table()
     retime_to([0] * 8)
     failing = load_demonstrations([recording], 4)
-    assert [item.reason for item in failing.left_out] == ["does not finish after re-timing"]
+    assert [item.reason for item in failing.excluded] == ["does not finish after re-timing"]
     assert "re-timed: 0 of 1 recordings at 60 Hz (0%)" in failing.table()
     # at one decision per frame nothing needs re-timing
     assert not load_demonstrations([recording], 1).demonstrations[0].retimed

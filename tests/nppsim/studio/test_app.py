@@ -287,7 +287,7 @@ def test_won_recording_becomes_training_demonstration(page, winning):
     assert summary["categories"] == {"simple": 1} and summary["missing_categories"] == ["odd"]
     found = load_demonstrations(find_replays(page.studio.demonstrations.folder), 4)
     (one,) = found.demonstrations
-    assert not found.left_out and one.category == "simple" and one.retimed and one.level == winning.level
+    assert not found.excluded and one.category == "simple" and one.retimed and one.level == winning.level
     (page.studio.demonstrations.folder / "bad.replay").write_bytes(b"bad")
     after = page.get("recordings").json()["demonstrations"]
     assert after["recordings"] == 1 and "bad.replay" in after["problems"][0]
