@@ -50,9 +50,9 @@ def test_search_finishes_and_cancels():
 
 def compile_slowly(file):
     """Stand in for a function that compiles; runs in the planner's process."""
-    planner_process.announcement._depth, planner_process.announcement.count = 1, 3
+    planner_process.compilation._depth, planner_process.compilation.count = 1, 3
     time.sleep(1)
-    planner_process.announcement._depth = 0
+    planner_process.compilation._depth = 0
     time.sleep(1)
     Path(file).touch()
 
