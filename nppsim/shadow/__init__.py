@@ -36,14 +36,7 @@ from nppsim.shadow.rewards import EpisodeRewards, sum_in_order
 from nppsim.shadow.state_simulator import Rows, StateSimulator
 from nppsim.shadow.views import VIEWS
 
-<<<<<<< HEAD
-if TYPE_CHECKING:
-    from nppsim.batch import BatchSimulator
-
 CACHED_LEVELS = 2048  # maximum number of ReferenceLevels in memory
-=======
-CACHED_LEVELS = 2048  # maximum number of LevelTwins in memory
->>>>>>> main
 _FIRST_REPORTS = (1_000, 10_000)  # a line is printed after these numbers of comparisons
 _REPORT_EVERY = 100_000  # a line is also printed after each multiple of this number
 _NO_STEPS = np.empty(0, np.uint8)
