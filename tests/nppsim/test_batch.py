@@ -210,21 +210,21 @@ def test_environments_that_are_asleep_are_left_as_they_are_and_the_others_do_not
     asleep = np.array([False, True, False, True, False, False])
     awake, actions = np.flatnonzero(~asleep), held_actions(np.random.default_rng(5), 30, 6)
     settings = {"observations": layout.VISION_FREE, "threads": 1, "stacking": Stacking(state=3)}
-    sim, twin = (BatchSimulator(short_bank(), 6, shadow=shadow, **settings) for shadow in (True, False))
-    for one in (sim, twin):
+    sim, reference = (BatchSimulator(short_bank(), 6, shadow=shadow, **settings) for shadow in (True, False))
+    for one in (sim, reference):
         one.reset()
         play(one, held_actions(np.random.default_rng(4), 10, 6))
     before, seen = sim.snapshot(np.flatnonzero(asleep)), {k: v[asleep].copy() for k, v in sim.obs.items()}
     for row in actions:
         sim.step(row, asleep)
-        twin.step(row)
+        reference.step(row)
         assert not (
             sim.rewards.any(where=asleep) or sim.terminated.any(where=asleep) or sim.truncated.any(where=asleep)
         )
-        assert sim.finished.tolist() == [env for env in twin.finished if not asleep[env]]
-        np.testing.assert_array_equal(sim.snapshot(awake), twin.snapshot(awake))
+        assert sim.finished.tolist() == [env for env in reference.finished if not asleep[env]]
+        np.testing.assert_array_equal(sim.snapshot(awake), reference.snapshot(awake))
         for key, value in sim.obs.items():
-            np.testing.assert_array_equal(value[awake], twin.obs[key][awake])
+            np.testing.assert_array_equal(value[awake], reference.obs[key][awake])
     np.testing.assert_array_equal(sim.snapshot(np.flatnonzero(asleep)), before)
     for key, value in sim.obs.items():
         np.testing.assert_array_equal(value[asleep], seen[key])
