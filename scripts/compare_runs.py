@@ -22,7 +22,7 @@ from nppsim.io.files import check_output_file, write_json
 from nppsim.settings import Parser, Setting
 
 if TYPE_CHECKING:
-    from rl.tools.runs import Run
+    from rl.training.runs import Run
 
 DIFFERENT = 1  # exit status if a difference or a value outside its band was found
 
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     def job() -> int:
         arguments = parse(argv)
         errors.needed("torch", "train")
-        from rl.tools.runs import find_runs
+        from rl.training.runs import find_runs
 
         sides = [find_runs(folder) for folder in arguments.runs]
         if arguments.write_reference:
@@ -50,7 +50,7 @@ def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
     Returns the exit status of the last comparison.
     """
     from rl.tools.compare import Tolerance, compare_runs
-    from rl.tools.runs import COLUMNS, difference_table, differences
+    from rl.training.runs import COLUMNS, difference_table, differences
 
     tolerance = Tolerance(arguments.tolerance / 100, arguments.speed_tolerance / 100, arguments.exact)
     columns = COLUMNS.get(len(sides), tuple(map(str, range(1, len(sides) + 1))))
@@ -86,8 +86,8 @@ def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
 
 def compare_with_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
     """Print the values of each training and the bands of --reference; return the exit status."""
-    from rl.doctor.reference import check_run, load_reference
     from rl.evaluation.results import ResultsError
+    from rl.tools.reference import check_run, load_reference
 
     reference = load_reference(arguments.reference)
     runs = [run for side in sides for run in side if run.label == reference["label"]]
@@ -107,7 +107,7 @@ def compare_with_reference(sides: "list[list[Run]]", arguments: argparse.Namespa
 
 def write_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
     """Write a file of reference bands computed from all trainings; return the exit status."""
-    from rl.doctor.reference import make_reference
+    from rl.tools.reference import make_reference
 
     check_output_file(arguments.write_reference, "--write-reference", ".json")
     runs = [run for side in sides for run in side]

@@ -22,9 +22,9 @@ def main(argv: list[str]) -> int:
     def job() -> int:
         errors.needed("torch", "train")
         from rl import plugins
+        from rl.checks.doctor import GROUPS, findings_table, to_dict
         from rl.config import ExperimentConfig
-        from rl.doctor.doctor import GROUPS, findings_table, to_dict
-        from rl.experiment.examine import examine_checkpoint, examine_config, examine_run
+        from rl.tools.doctor import examine_checkpoint, examine_config, examine_run
 
         parser = Parser(prog="doctor.py", description=__doc__.partition("\n")[0])
         what = parser.add_mutually_exclusive_group()

@@ -20,8 +20,8 @@ from nppsim.measure.intervals import Estimate, mean_difference, ratio_of_means
 from rl.evaluation.comparison import Comparison, compare, format_difference
 from rl.evaluation.results import ALL, History, ResultsError, level_wins
 from rl.events import Scalars
-from rl.tools.runs import Run, differences, explanation
 from rl.training.digests import Divergence, first_divergence
+from rl.training.runs import Run, differences, explanation
 
 GRID = 50  # number of points at which learning curves are compared
 RETURN = "rollout/ep_rew_mean"

@@ -24,12 +24,12 @@ from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.simulate import Run
 from rl.config import ExperimentConfig
 from rl.config.resume import stored_config
-from rl.doctor.reference import FORMAT as REFERENCE
-from rl.doctor.reference import VERSION, load_reference
 from rl.evaluation.comparison import read_levels, write_levels
 from rl.evaluation.results import DevHistory, EpisodeRecord, LevelWins, read_history
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
+from rl.tools.reference import FORMAT as REFERENCE
+from rl.tools.reference import VERSION, load_reference
 from rl.training.digests import read_trail
 from tests.fuzz import damage
 from tests.fuzz.damage import Reader
@@ -218,7 +218,14 @@ def _reference(folder: Path) -> list[Path]:
     metrics = {"train/loss": [{"at": 100, "low": 0.0, "high": 1.0}]}
     speed = {"machine": {"low": 1.0, "high": 2.0}}
     write_json(
-        path, {"format": REFERENCE, "version": VERSION, "metrics": metrics, "seconds_per_million_decisions": speed}
+        path,
+        {
+            "format": REFERENCE,
+            "version": VERSION,
+            "label": "x",
+            "metrics": metrics,
+            "seconds_per_million_decisions": speed,
+        },
     )
     return [path]
 

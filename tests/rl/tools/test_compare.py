@@ -8,11 +8,11 @@ import pytest
 
 from nppsim.io.files import write_json
 from rl.config.resume import FINISHED_FILE
-from rl.doctor.reference import FORMAT, VERSION
 from rl.evaluation.results import HISTORY_FILE, DevHistory, LevelWins
 from rl.events import EventWriter
-from rl.tools.runs import find_runs
+from rl.tools.reference import FORMAT, VERSION
 from rl.training.digests import TRAIL_FILE
+from rl.training.runs import find_runs
 
 from programs import load_script
 

@@ -1,0 +1,534 @@
+/* View "Inputs": edits the inputs of a run frame by frame.  The server replays from the nearest snapshot before a
+ * change.
+ *
+ * Branches are versions of the inputs with names; they are stored in the browser.
+ */
+
+import { Socket, get, opened, whileCompiling } from "./api.js";
+import { element, panel, seconds } from "./elements.js";
+import { storeDialog } from "./store_dialog.js";
+import { Player, RUN_COLOURS } from "./player.js";
+import { bytes } from "./recording.js";
+import { LANES, InputCanvas } from "./input_canvas.js";
+
+const STORE = "nppsim.inputs"; // prefix; the rest is the level's id
+const MOST_UNDONE = 300;
+const BLANK = 60; // frames of a new branch
+const ACTIONS = ["stand", "left", "right", "jump", "jump left", "jump right"];
+const KEYS =
+  "1 2 3: left, jump, right · insert, delete · arrows: cursor, with shift: select · " +
+  "ctrl+Z Y: undo, redo · ctrl+C X V · F: try all actions · B: branch";
+
+/** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/recordings/3 adds that run as
+ *  one. */
+export async function show(root, studio, id, kind, number) {
+  const [level, run] = await Promise.all([get(`levels/${id}`), kind ? get(`${kind}/${number}/run`) : null]);
+  const view = new InputEditor(root, studio, level);
+  if (run) view.branches.push({ name: run.label || "run", inputs: bytes(run.inputs) });
+  if (!view.branches.length) view.branches.push({ name: "branch 1", inputs: new Uint8Array(BLANK) });
+  await opened(view, view.branches.length - 1);
+  if (kind) history.replaceState(null, "", `#/inputs/${id}`); // so that a reload does not add the run again
+  return () => view.destroy();
+}
+
+class InputEditor {
+  constructor(root, studio, level) {
+    [this.studio, this.level] = [studio, level];
+    this.branches = stored(level.id);
+    [this.cursor, this.selection, this.anchor, this.clipboard, this.actionPreview, this.compared] = [
+      0,
+      null,
+      0,
+      new Uint8Array(),
+      null,
+      null,
+    ];
+    this.build(root);
+    this.canvas = new InputCanvas(this.place, {
+      paint: (lane, from, to, down) => this.paint(LANES[lane][1], from, to, down),
+      select: (from, to) => this.select(from, to),
+      move: (by) => this.move(by),
+      seek: (frame) => {
+        this.selection = null;
+        this.go(frame);
+        this.anchor = this.cursor;
+      },
+    });
+    this.canvas.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.back = () => studio.go(location.hash);
+    document.addEventListener("studioback", this.back);
+  }
+
+  async open(index) {
+    this.socket = new Socket("play");
+    this.sent = new Uint8Array(); // inputs of the run on the server
+    const { frame } = await this.socket.ask({ start: this.level.id });
+    this.player = new Player(this.stage, {
+      level: this.level,
+      runs: [
+        { label: "", colour: null, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start: frame },
+      ],
+    });
+    this.player.overlay = (frame) => this.overlay(frame);
+    this.chosen = index;
+    this.list();
+    await this.sync();
+    this.canvas.canvas.focus();
+  }
+
+  destroy() {
+    document.removeEventListener("studioback", this.back);
+    this.socket?.close();
+    this.player?.destroy();
+    this.canvas.destroy();
+  }
+
+  get branch() {
+    return this.branches[this.chosen];
+  }
+
+  get run() {
+    return this.player.runs[0].recording;
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // The run
+
+  /** Replay the branch from its first change, until the server has all inputs. */
+  async sync() {
+    this.store();
+    this.refresh();
+    if (this.syncing) return;
+    this.syncing = true;
+    try {
+      while (!same(this.sent, this.branch.inputs)) {
+        const target = this.branch.inputs;
+        const frame = Math.min(firstDifference(this.sent, target), this.run.frames);
+        const began = performance.now();
+        const { part } = await this.socket.ask({ edit: { frame, inputs: text(target.subarray(frame)) } });
+        this.took = performance.now() - began;
+        [this.sent, this.actionPreview] = [target, null];
+        this.run.truncate(frame);
+        this.player.frame = this.cursor; // extend() draws it
+        this.player.extend(0, [part]);
+      }
+    } catch (error) {
+      this.studio.failed(error);
+    } finally {
+      this.syncing = false;
+    }
+    this.go(this.cursor);
+  }
+
+  /** Give the branch other inputs; undo returns to the present ones. */
+  change(inputs) {
+    const { branch } = this;
+    if (same(branch.inputs, inputs)) return;
+    branch.undo = [...(branch.undo ?? []), branch.inputs].slice(-MOST_UNDONE);
+    branch.redo = [];
+    branch.inputs = inputs;
+    this.sync();
+  }
+
+  /** Step back or forward in the history.  from, to: "undo" and "redo", or the reverse. */
+  history(from, to) {
+    const { branch } = this;
+    if (!branch[from]?.length) return;
+    branch[to] = [...(branch[to] ?? []), branch.inputs];
+    branch.inputs = branch[from].pop();
+    this.sync();
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // Changes of the inputs
+
+  paint(bit, from, to, down) {
+    const inputs = new Uint8Array(Math.max(this.branch.inputs.length, to + 1));
+    inputs.set(this.branch.inputs);
+    for (let f = from; f <= to; f++) inputs[f] = down ? inputs[f] | bit : inputs[f] & ~bit;
+    this.cursor = this.anchor = from;
+    this.change(inputs);
+  }
+
+  /** The selected frames, or the one at the cursor: [first, last]. */
+  get range() {
+    return this.selection ?? [this.cursor, this.cursor];
+  }
+
+  toggle(bit) {
+    const [from, to] = this.range;
+    this.paint(bit, from, to, !(this.branch.inputs[from] & bit));
+  }
+
+  /** Replace frames from..to - 1 by others. */
+  splice(from, to, others) {
+    const { inputs } = this.branch;
+    this.change(joined(inputs.subarray(0, from), others, inputs.subarray(Math.min(to, inputs.length))));
+  }
+
+  insert() {
+    const [from, to] = this.range;
+    this.splice(from, from, new Uint8Array(to - from + 1));
+  }
+
+  remove() {
+    const [from, to] = this.range;
+    this.selection = null;
+    this.splice(from, to + 1, new Uint8Array());
+  }
+
+  copy() {
+    const [from, to] = this.range;
+    this.clipboard = this.branch.inputs.slice(from, to + 1);
+  }
+
+  /** Move the selected frames later or earlier. */
+  move(by) {
+    const [from, to] = this.selection;
+    const { inputs } = this.branch;
+    const rest = joined(inputs.subarray(0, from), inputs.subarray(to + 1));
+    const at = Math.min(Math.max(from + by, 0), rest.length);
+    this.selection = [at, at + to - from];
+    this.cursor = at;
+    this.change(joined(rest.subarray(0, at), inputs.subarray(from, to + 1), rest.subarray(at)));
+  }
+
+  select(from, to) {
+    this.selection = [from, Math.min(to, Math.max(this.branch.inputs.length - 1, from))];
+    [this.anchor, this.cursor] = [from, from];
+    this.go(from);
+  }
+
+  /** Move the cursor to a frame and show it. */
+  go(frame) {
+    this.cursor = Math.min(Math.max(frame, 0), this.branch.inputs.length);
+    this.player.pause();
+    if (this.player.frame !== this.cursor) this.player.seek(this.cursor);
+    this.canvas.reveal(this.cursor);
+    this.refresh();
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // Branches, continuations, comparison
+
+  add(name, inputs) {
+    this.branches.push({ name, inputs });
+    this.choose(this.branches.length - 1);
+  }
+
+  choose(index) {
+    this.chosen = index;
+    this.selection = null;
+    this.list();
+    this.sync();
+  }
+
+  async proceed(request, button) {
+    const frame = Math.min(this.cursor, this.run.frames);
+    const { inputs } = this.branch;
+    button.disabled = true;
+    this.status.textContent = "plays on from here …";
+    const known = whileCompiling((words) => (this.status.textContent = words));
+    try {
+      const answer = await this.socket.ask({ continue: { frame, ...request } });
+      this.add(`${answer.name} from ${frame}`, joined(inputs.subarray(0, frame), bytes(answer.inputs)));
+    } catch (error) {
+      this.studio.failed(error);
+    } finally {
+      known();
+      button.disabled = false;
+      this.refresh();
+    }
+  }
+
+  /** Show where each of the six actions leads from the cursor. */
+  async showActionPreview() {
+    const frame = Math.min(this.cursor, this.run.frames);
+    try {
+      const { preview } = await this.socket.ask({ preview: frame });
+      this.actionPreview = { frame, branches: preview };
+      this.player.seek(frame);
+    } catch (error) {
+      this.studio.failed(error);
+    }
+  }
+
+  overlay(frame) {
+    if (this.actionPreview?.frame !== frame) return {};
+    const { branches } = this.actionPreview;
+    return {
+      over: (pen) => {
+        branches.forEach(({ points, outcome }, i) => {
+          pen.line(points, RUN_COLOURS[i], 1.6);
+          pen.disc(
+            points[points.length - 1],
+            3,
+            { won: pen.colours.green, died: pen.colours.red }[outcome] ?? RUN_COLOURS[i],
+          );
+        });
+        this.player.scene.drawLabels(
+          pen,
+          branches.map(({ points }, i) => ({
+            at: points[points.length - 1],
+            label: ACTIONS[i],
+            colour: RUN_COLOURS[i],
+          })),
+        );
+      },
+    };
+  }
+
+  async compare(index) {
+    if (this.player.runs.length > 1) this.player.drop();
+    this.compared = index;
+    if (index !== null) {
+      const { run } = await this.socket.ask({ run: text(this.branches[index].inputs) });
+      if (this.compared !== index) return; // another choice was made meanwhile
+      this.player.add({ ...run, label: this.branches[index].name });
+    }
+    this.refresh();
+  }
+
+  storeRun() {
+    const game = {
+      frame: { o: this.run.outcome, f: this.run.frames },
+      store: async (label) => (await this.socket.ask({ store: { label } })).stored,
+    };
+    return storeDialog(game, this.level, this.studio);
+  }
+
+  store() {
+    const branches = this.branches.map(({ name, inputs }) => ({ name, inputs: text(inputs) }));
+    localStorage.setItem(`${STORE}.${this.level.id}`, JSON.stringify(branches));
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // The page
+
+  key(event) {
+    const control = event.ctrlKey || event.metaKey;
+    const step = (by) => {
+      if (event.shiftKey) {
+        const at = Math.min(Math.max(this.cursor + by, 0), Math.max(this.branch.inputs.length - 1, 0));
+        this.selection = [Math.min(this.anchor, at), Math.max(this.anchor, at)];
+        this.go(at);
+      } else {
+        this.selection = null;
+        this.go(this.cursor + by);
+        this.anchor = this.cursor;
+      }
+    };
+    const plain = {
+      ArrowLeft: () => step(-1),
+      ArrowRight: () => step(1),
+      PageUp: () => step(-60),
+      PageDown: () => step(60),
+      Home: () => step(-Infinity),
+      End: () => step(this.branch.inputs.length),
+      Insert: () => this.insert(),
+      Delete: () => this.remove(),
+      f: () => this.showActionPreview(),
+      b: () => this.fork(),
+      "+": () => this.canvas.zoom(1.25),
+      "-": () => this.canvas.zoom(0.8),
+      ...Object.fromEntries(LANES.map(([, bit], i) => [i + 1, () => this.toggle(bit)])),
+    };
+    const controlled = {
+      z: () => (event.shiftKey ? this.history("redo", "undo") : this.history("undo", "redo")),
+      y: () => this.history("redo", "undo"),
+      c: () => this.copy(),
+      x: () => {
+        this.copy();
+        this.remove();
+      },
+      v: () => this.splice(this.cursor, this.cursor, this.clipboard),
+    };
+    const act = (control ? controlled : plain)[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (!act || event.altKey) return;
+    event.preventDefault();
+    act();
+  }
+
+  fork() {
+    this.add(`branch ${this.branches.length + 1}`, this.branch.inputs.slice());
+  }
+
+  refresh() {
+    if (!this.player) return;
+    const { run, branch } = this;
+    this.player.rename(0, branch.name);
+    this.canvas.show({
+      inputs: branch.inputs,
+      cursor: this.cursor,
+      selection: this.selection,
+      played: run.frames,
+      ended: run.outcome !== "running",
+    });
+    this.undo.disabled = !branch.undo?.length;
+    this.redo.disabled = !branch.redo?.length;
+    const took = this.took === undefined ? "" : ` · replayed in ${Math.round(this.took)} ms`;
+    const outcome = run.outcome === "running" ? "not finished" : run.outcome;
+    const duration = `${run.frames} (${seconds(run.frames)})`;
+    this.status.textContent = `frame ${this.cursor} of ${branch.inputs.length} · ${outcome} after ${duration}${took}`;
+  }
+
+  list() {
+    const row = (branch, index) => {
+      const name = element("input", {
+        type: "text",
+        value: branch.name,
+        maxlength: 100,
+        "aria-label": `Name of branch ${index + 1}`,
+        onchange: () => {
+          branch.name = name.value;
+          this.store();
+        },
+      });
+      const choose = element("input", {
+        type: "radio",
+        name: "branch",
+        checked: index === this.chosen,
+        "aria-label": `Edit ${branch.name}`,
+        onchange: () => this.choose(index),
+      });
+      const compare = element("input", {
+        type: "checkbox",
+        checked: index === this.compared,
+        "aria-label": `Compare with ${branch.name}`,
+        title: "show beside the edited branch",
+        onchange: () => {
+          this.compare(compare.checked ? index : null)
+            .catch(this.studio.failed)
+            .then(() => this.list());
+        },
+      });
+      const drop = element("button", {
+        type: "button",
+        class: "quiet icon",
+        text: "×",
+        "aria-label": `Remove ${branch.name}`,
+        disabled: this.branches.length < 2,
+        onclick: () => {
+          this.branches.splice(index, 1);
+          this.compare(null).catch(this.studio.failed);
+          this.choose(Math.min(this.chosen - (index < this.chosen ? 1 : 0), this.branches.length - 1));
+        },
+      });
+      return element("div", { class: "branch" }, choose, name, compare, drop);
+    };
+    this.rows.replaceChildren(...this.branches.map(row));
+  }
+
+  build(root) {
+    const button = (words, title, act) =>
+      element("button", {
+        type: "button",
+        text: words,
+        title,
+        onclick: (event) => {
+          act(event.currentTarget);
+          this.canvas.canvas.focus();
+        },
+      });
+    this.stage = element("div");
+    this.place = element("div", { class: "input-lanes" });
+    this.status = element("p", { class: "small", role: "status", id: "inputs-status" });
+    this.rows = element("div");
+    this.undo = button("Undo", "ctrl+Z", () => this.history("undo", "redo"));
+    this.redo = button("Redo", "ctrl+Y", () => this.history("redo", "undo"));
+    const loadAgents = async (made) => {
+      // only on demand, since it takes seconds and memory
+      const { agents, why_none: whyNone } = await get("agents");
+      if (!agents.length) this.studio.toast(whyNone);
+      made.replaceWith(
+        ...agents.map(({ id, name }) =>
+          button(name, `let ${name} play on from the cursor`, (chosen) => this.proceed({ agent: id }, chosen)),
+        ),
+      );
+    };
+    root.replaceChildren(
+      element(
+        "div",
+        { class: "split inputs" },
+        element("div", { class: "field" }, this.stage, this.place, this.status),
+        element(
+          "div",
+          { class: "panels" },
+          element(
+            "section",
+            { class: "panel" },
+            element("h1", { text: this.level.name }),
+            element(
+              "div",
+              { class: "bar" },
+              this.undo,
+              this.redo,
+              button("Insert", "insert frames without keys", () => this.insert()),
+              button("Delete", "delete the selected frames", () => this.remove()),
+              ...LANES.map(([label, bit]) => button(label, `toggle ${label}`, () => this.toggle(bit))),
+            ),
+            element("p", { class: "small muted", text: KEYS }),
+          ),
+          panel(
+            "Branches",
+            this.rows,
+            element(
+              "div",
+              { class: "bar" },
+              button("Branch from this", "B", () => this.fork()),
+            ),
+          ),
+          panel(
+            "From the cursor",
+            element(
+              "div",
+              { class: "bar" },
+              button("Try all six actions", "F", () => this.showActionPreview()),
+              button("Let the planner continue", "search for a run from here", (made) => this.proceed({}, made)),
+              button("Agents …", "let an agent play on from here", (made) =>
+                loadAgents(made).catch(this.studio.failed),
+              ),
+            ),
+          ),
+          panel(
+            "Export",
+            element(
+              "div",
+              { class: "bar" },
+              button("Store run …", "store, then download as replay or attract file", () => this.storeRun()),
+              element("a", { class: "button", href: `#/play/${this.level.id}`, text: "Play" }),
+            ),
+          ),
+        ),
+      ),
+    );
+  }
+}
+
+function stored(id) {
+  return JSON.parse(localStorage.getItem(`${STORE}.${id}`) ?? "[]").map(({ name, inputs }) => ({
+    name,
+    inputs: bytes(inputs),
+  }));
+}
+
+function text(inputs) {
+  return btoa(Array.from(inputs, (byte) => String.fromCharCode(byte)).join(""));
+}
+
+function joined(...parts) {
+  const whole = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  parts.reduce((at, part) => (whole.set(part, at), at + part.length), 0);
+  return whole;
+}
+
+/** Return the first place at which two arrays differ; the length of the shorter one if there is none. */
+function firstDifference(a, b) {
+  const common = Math.min(a.length, b.length);
+  for (let i = 0; i < common; i++) if (a[i] !== b[i]) return i;
+  return common;
+}
+
+function same(a, b) {
+  return a.length === b.length && firstDifference(a, b) === a.length;
+}

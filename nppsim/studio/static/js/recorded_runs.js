@@ -1,0 +1,246 @@
+/* Other runs to play against: the player's best run, stored runs and replays of the level, the planner, agents. */
+
+import { Socket, get, whileCompiling } from "./api.js";
+import { element, seconds } from "./elements.js";
+import { RUN_COLOURS } from "./player.js";
+import { Recording } from "./recording.js";
+
+const STORE = "nppsim.best";
+const bests = new Map(); // level id -> history of the best run in this tab
+const MOST = 12; // stored runs and replays in the list
+
+/** Return the number of frames of the best run of a level in this browser, or null. */
+export function bestTime(id) {
+  return JSON.parse(localStorage.getItem(STORE) ?? "{}")[id] ?? null;
+}
+
+/** Store a winning run if it is the best so far; return whether it is the best in this browser. */
+export function storeBest(id, history) {
+  const frames = history.length - 1;
+  if (!bests.has(id) || frames < bests.get(id).length - 1) bests.set(id, [...history]);
+  const times = JSON.parse(localStorage.getItem(STORE) ?? "{}");
+  if (times[id] <= frames) return false;
+  localStorage.setItem(STORE, JSON.stringify({ ...times, [id]: frames }));
+  return true;
+}
+
+export class RecordedRuns {
+  /** on: {changed(), takeOver(history), preview(recording or null, frame)}. */
+  constructor(root, level, studio, on) {
+    [this.root, this.level, this.studio, this.on] = [root, level, studio, on];
+    this.sources = []; // [{key, label, fetch, recording, shown}]
+    this.wantsBest = true;
+  }
+
+  /** Return the looks of the shown runs at a frame. */
+  at(frame) {
+    const shown = this.sources.filter(({ recording, shown: on }) => on && recording);
+    const others = shown.map(({ recording, colour, label }) => ({ look: recording.look(frame), colour, label }));
+    const best = this.wantsBest ? bests.get(this.level.id) : null;
+    if (best) others.push({ look: best[Math.min(frame, best.length - 1)].look, colour: RUN_COLOURS[0], label: "best" });
+    return others;
+  }
+
+  async load() {
+    const [{ replays }, { recordings }] = await Promise.all([get("replays"), get("recordings")]);
+    const of = (list, path) =>
+      list
+        .filter(({ level }) => level === this.level.id)
+        .map((one) => ({
+          key: `${path}/${one.number}`,
+          label: one.label,
+          frames: one.frames,
+          fetch: async () => new Recording(await get(`${path}/${one.number}/run`), this.level),
+        }));
+    const recorded = [...of(recordings, "recordings").reverse(), ...of(replays, "replays")].slice(0, MOST);
+    const played = this.sources.filter(({ request }) => request?.agent);
+    this.setSources([this.playedSource("the planner", { planner: true }), ...played, ...recorded]);
+  }
+
+  /** Add the studio's agents to the list.  Only on demand, since loading them takes seconds and disturbs play. */
+  async loadAgents() {
+    const { agents, why_none: whyNone } = await get("agents");
+    if (!agents.length) this.studio.toast(whyNone);
+    const found = agents.map(({ id, name }) => this.playedSource(name, { agent: id, seed: 0, deterministic: true }));
+    this.setSources([...this.sources.filter(({ request }) => !request?.agent), ...found]);
+  }
+
+  /** Return a source whose run is played when it is first shown.  request: as in a watch message. */
+  playedSource(label, request) {
+    return { key: JSON.stringify(request), label, request, frames: null, fetch: () => playedRun(this.level, request) };
+  }
+
+  setSources(sources) {
+    const before = new Map(this.sources.map((source) => [source.key, source]));
+    this.sources = sources.map((source) => before.get(source.key) ?? source);
+    const free = RUN_COLOURS.slice(1);
+    this.sources.forEach((source, i) => {
+      source.colour ??= free[i % free.length];
+    });
+    this.fill();
+  }
+
+  fill() {
+    const rows = this.sources.map((source) => this.row(source));
+    if (bests.has(this.level.id)) {
+      const box = element("input", {
+        type: "checkbox",
+        checked: this.wantsBest,
+        onchange: () => {
+          this.wantsBest = box.checked;
+          this.on.changed();
+        },
+      });
+      rows.unshift(
+        element(
+          "label",
+          { class: "recorded-run" },
+          box,
+          dot(RUN_COLOURS[0]),
+          "your best here",
+          element("span", { class: "muted", text: seconds(bests.get(this.level.id).length - 1) }),
+        ),
+      );
+    }
+    this.slider ??= element("div");
+    const agents = element("button", {
+      type: "button",
+      class: "quiet small",
+      text: "Agents …",
+      onclick: () => this.loadAgents().catch(this.studio.failed),
+    });
+    this.root.replaceChildren(...rows, this.slider, this.sources.some(({ request }) => request?.agent) ? "" : agents);
+  }
+
+  row(source) {
+    const box = element("input", {
+      type: "checkbox",
+      checked: source.shown ?? false,
+      onchange: () => this.toggle(source, box.checked),
+    });
+    return element(
+      "div",
+      { class: "recorded-run" },
+      element(
+        "label",
+        {},
+        box,
+        dot(source.colour),
+        element("span", { class: "name", text: source.label, title: source.label }),
+        element("span", {
+          class: "muted",
+          text: source.frames !== null ? seconds(source.frames) : source.fetching ? (source.note ?? "…") : "",
+        }),
+      ),
+      element("button", {
+        type: "button",
+        class: "quiet small",
+        text: "practise",
+        title: "go on from a frame of this run",
+        onclick: () => this.choose(source),
+      }),
+    );
+  }
+
+  async toggle(source, shown) {
+    source.shown = shown;
+    if (shown) await this.fetch(source);
+    this.on.changed();
+  }
+
+  async fetch(source) {
+    const known = whileCompiling((words) => {
+      source.note = words;
+      this.fill();
+    });
+    try {
+      source.fetching ??= source.fetch();
+      if (!source.recording) this.fill(); // shows that it is loading
+      source.recording = await source.fetching;
+      source.frames = source.recording.frames;
+    } catch (error) {
+      [source.fetching, source.shown] = [null, false];
+      this.studio.failed(error);
+    } finally {
+      known();
+    }
+    if (!this.slider.hasChildNodes()) this.fill();
+    return source.recording;
+  }
+
+  /** Let the player choose a frame of a run from which to continue. */
+  async choose(source) {
+    const recording = await this.fetch(source);
+    if (!recording) return;
+    const frame = element("input", {
+      type: "range",
+      min: 0,
+      max: recording.frames - 1,
+      value: 0,
+      "aria-label": "Frame to go on from",
+      oninput: () => this.on.preview(recording, Number(frame.value)),
+    });
+    const go = async () => {
+      const history = Array.from({ length: Number(frame.value) + 1 }, (_, f) => ({
+        look: recording.look(f),
+        input: recording.input(f),
+      }));
+      this.endPreview();
+      await this.on.takeOver(history);
+    };
+    this.slider.replaceChildren(
+      element(
+        "div",
+        { class: "bar" },
+        frame,
+        element("button", {
+          type: "button",
+          class: "primary",
+          text: "Go on from here",
+          onclick: () => go().catch(this.studio.failed),
+        }),
+        element("button", { type: "button", text: "Cancel", onclick: () => this.endPreview() }),
+      ),
+    );
+    this.on.preview(recording, 0);
+    frame.focus();
+  }
+
+  endPreview() {
+    this.slider?.replaceChildren();
+    this.on.preview(null, 0);
+  }
+}
+
+function dot(colour) {
+  const made = element("i", { class: "dot" });
+  made.style.background = colour;
+  return made;
+}
+
+/** Let the planner or an agent play a level; resolves to the Recording. */
+function playedRun(level, request) {
+  return new Promise((resolve, reject) => {
+    const socket = new Socket("watch");
+    let recording = null;
+    const end = (settle, what) => {
+      socket.close();
+      settle(what);
+    };
+    socket.onclose = reject;
+    socket.onmessage = ({ error, label, start, parts, over }) => {
+      if (error) end(reject, new Error(error));
+      else if (start)
+        recording = new Recording(
+          { label, colour: null, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start },
+          level,
+        );
+      else if (parts) {
+        parts.forEach((part) => recording.append(part));
+        socket.send({ at: recording.frames }); // otherwise the server would stop after 600 frames
+        if (over) end(resolve, recording);
+      }
+    };
+    socket.send({ watch: { number: 0, level: level.id, runs: [request] } });
+  });
+}
