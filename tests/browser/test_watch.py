@@ -1,4 +1,4 @@
-"""Agents are watched in the page: what they think is shown, runs side by side, deaths; an experiment in training."""
+"""Watching agents: policy outputs, comparison of runs, deaths, and an experiment in training."""
 
 import re
 import shutil

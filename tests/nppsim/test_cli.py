@@ -1,4 +1,4 @@
-"""python -m nppsim: what it prints, and that every failure is one line and exit status 2."""
+"""``python -m nppsim``: output of the commands, and one-line errors with exit status 2."""
 
 import json
 import subprocess

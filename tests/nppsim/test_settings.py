@@ -1,4 +1,4 @@
-"""Settings: one field has default, flag, help and limits; parsers and messages follow from it."""
+"""Settings: defaults, flags, help and limits from one field."""
 
 from dataclasses import MISSING, dataclass
 from pathlib import Path

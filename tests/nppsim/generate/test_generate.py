@@ -1,4 +1,4 @@
-"""Generators: pure, valid, varied; and the level sets made of their levels."""
+"""Level generators: deterministic, valid, varied; level sets made with them."""
 
 import contextlib
 import hashlib

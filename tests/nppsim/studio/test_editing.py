@@ -1,4 +1,4 @@
-"""The server's side of the editor: drafts become levels and files, and are checked on a socket."""
+"""Server side of the editor: drafts, files, and checks over the socket."""
 
 import json
 from dataclasses import replace
