@@ -29,7 +29,7 @@ from rl.config.resume import DEMONSTRATIONS_FILE, RUN_FILE, stored_metadata
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.suite import Policy, RandomPolicy
 from rl.evaluation.video import record_evaluation
-from rl.events import EventWriter
+from rl.events import open_events
 from rl.experiment.data import load_demonstrations, runs_without_imitation, statistics_of_random_play
 from rl.experiment.dev_evaluation import dev_evaluation, remote_evaluator, stop_if
 from rl.experiment.distill import distill_teacher, teacher_of
@@ -50,7 +50,7 @@ from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import check_same_policy, transfer
 from rl.ppo import make_ppo
-from rl.ppo.logs import BOARD, FunctionOutput, cut_events, speed, write_settings
+from rl.ppo.logs import BOARD, FunctionOutput, speed, write_settings
 from rl.ppo.ppo import PPO
 from rl.ppo.variants.recurrent import segment_length
 from rl.ppo.vec_env import BatchVecEnv
@@ -188,7 +188,7 @@ def clone_behaviour(
     Writes the best weights so far to ``bc_best.safetensors``, and the state to resume from to ``unfinished.safetensors``.
     Returns the result of imitation, and the seconds spent in earlier, interrupted processes.
     """
-    unfinished, board = setup.folder / UNFINISHED, setup.folder / BOARD
+    unfinished = setup.folder / UNFINISHED
 
     def save(path: Path, epoch: int, state: dict | None = None) -> None:
         config = {"bc": asdict(setup.config.bc), "epoch": epoch}
@@ -201,8 +201,7 @@ def clone_behaviour(
         policy.load_state_dict(stored["policy"])
         state = stored["training"]
         setup.log(f"imitation resumes after epoch {len(state['history'])}")
-    cut_events(board, 0, epochs=len(state["history"]) if state else -1)
-    with EventWriter(board) as writer:
+    with open_events(setup.folder / BOARD) as writer:
         result = imitation.pretrain(
             policy,
             dataset,

@@ -384,7 +384,7 @@ class TrainingMonitor(PPOCallback):
         found = self.checkpoints.newest(previous_checkpoint, self.log)
         ppo.logger = Logger(str(self.folder), [])
         if found is None:
-            self._open_scalars({})
+            self._open_scalars(purge_step=ppo.n_steps * ppo.sim.num_envs * ppo.ranks.size)  # step of the first row
             return False
         path, data = found
         checkpoint.check_frame_skip(path, data, self.config.frame_skip)
@@ -405,7 +405,7 @@ class TrainingMonitor(PPOCallback):
         ppo = self.model
         try:
             if not is_over:
-                self._open_scalars(training["monitor"]["written"])
+                self._open_scalars(training["monitor"]["written"]["rows"], training["num_timesteps"] + 1)
             load_training_state(ppo, policy_state, training)
             self.load(training["monitor"])
         except KeyError as error:
@@ -422,6 +422,6 @@ class TrainingMonitor(PPOCallback):
                 "changed; use that version, or another checkpoint (--previous-checkpoint)"
             ) from error
 
-    def _open_scalars(self, written: dict[str, int]) -> None:
-        self.scalars = ScalarLog(self.folder, **written)
+    def _open_scalars(self, rows: int = 0, purge_step: int | None = None) -> None:
+        self.scalars = ScalarLog(self.folder, rows, purge_step)
         self.model.logger.output_formats = self.scalars.outputs

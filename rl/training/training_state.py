@@ -21,7 +21,6 @@ from stable_baselines3 import PPO as StableBaselinesPPO
 
 from nppsim.errors import ConfigError
 from nppsim.io.files import append_text, write_bytes, write_text
-from rl.events import WRITTEN
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import NppPolicy
@@ -141,6 +140,7 @@ def _load_other(ppo: PPO, policy_state: dict, training: dict, others: list[dict]
 
 FINAL = f"final{checkpoint.SUFFIX}"
 BEST = f"best{checkpoint.SUFFIX}"
+WRITTEN = "written.txt"  # text file with the names of the checkpoints
 SET_ASIDE = ".set_aside"  # suffix of a checkpoint that is damaged, or was skipped by --previous-checkpoint
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from nppsim.measure.intervals import wilson
 from rl.evaluation.comparison import Comparison, Difference
-from rl.events import EventsError, EventWriter, Scalars, read_scalars, require_tags
+from rl.events import EventsError, Scalars, open_events, read_scalars, require_tags
 from rl.experiment.curves import CHARTS, STAGE, curve_chart, stages
 from rl.experiment.report import write_report
 
@@ -33,7 +33,7 @@ def comparison(first, second, difference, ci95):
 
 
 def write_events(folder, tags=("rollout/success_rate", "train/approx_kl"), steps=(0, 100, 200)):
-    with EventWriter(folder) as writer:
+    with open_events(folder) as writer:
         for tag in tags:
             for step in steps:
                 writer.add_scalar(tag, step / 200, step)
@@ -201,7 +201,7 @@ def test_missing_tags_and_second_trees_are_found(tmp_path):
     assert "train/approx_kl" in require_tags(tmp_path, ["train/approx_kl"])
     with pytest.raises(EventsError, match="time/fps, train/loss"):
         require_tags(tmp_path, ["train/loss", "train/approx_kl", "time/fps"])
-    EventWriter(tmp_path / "training").close()  # opened, never written to
+    open_events(tmp_path / "training").close()  # opened, never written to
     with pytest.raises(EventsError, match=r"2 folders with event files \(PPO_1, training\)"):
         require_tags(tmp_path, ["train/approx_kl"])
 
