@@ -16,9 +16,8 @@ from rl.config.curriculum import CurriculumConfig
 from rl.distillation import DistillationError, Distiller
 from rl.events import open_events
 from rl.experiment.dev_evaluation import play_dev_levels
-from rl.experiment.follower import make_env
-from rl.experiment.record import DISTILLED_POLICY, PretrainedPolicy, load_pretrained, save_pretrained
-from rl.experiment.setup import TrainingSetup, folder_of
+from rl.experiment.record import AGENT, DISTILLED_POLICY, PretrainedPolicy, load_pretrained, save_pretrained
+from rl.experiment.setup import TrainingSetup, folder_of, make_env
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
@@ -36,7 +35,7 @@ def teacher_of(setup: TrainingSetup) -> Path | None:
     teacher = setup.config.teacher
     if teacher.name in (None, setup.architecture.name) or not setup.pretrained:
         return None
-    trained = folder_of(setup.config, setup.root, str(teacher.name), "with_pretrain", setup.seed) / "agent.safetensors"
+    trained = folder_of(setup.config, setup.root, str(teacher.name), "with_pretrain", setup.seed) / AGENT
     return teacher.file or trained
 
 

@@ -7,25 +7,23 @@ write files nor evaluate policies.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 import hardware
-from nppsim.batch import BatchSimulator
 from nppsim.errors import UserError
 from nppsim.io.signals import deferred_signals
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config import ExperimentConfig, PPOConfig
 from rl.config.resume import other_levels
-from rl.curriculum import make_sampler
-from rl.distributed.ranks import Ranks, RanksError, SingleProcess
+from rl.distributed.ranks import Ranks, RanksError
 from rl.experiment.data import Data, load_data
-from rl.policy.architectures import Architecture, get_architecture
+from rl.experiment.setup import make_env
+from rl.policy.architectures import get_architecture
 from rl.ppo import make_ppo
-from rl.ppo.vec_env import BatchVecEnv
 from rl.seeds import own_seed
 
 
@@ -99,43 +97,3 @@ def take_part(config: ExperimentConfig, data: Data, task: Task, ranks: Ranks) ->
         if total is not None:
             ppo.learn(total)
         ranks.serve(ppo)
-
-
-def make_env(
-    config: ExperimentConfig,
-    data: Data,
-    architecture: Architecture,
-    plan: hardware.Plan,
-    seed: int,
-    ranks: SingleProcess,
-    *,
-    observations: Sequence[str] | None = None,
-    num_envs: int | None = None,
-) -> BatchVecEnv:
-    """Make the environments of this process, with training levels drawn by the curriculum.
-
-    plan: hardware plan of one process.
-    observations: override the observations of the architecture.
-    num_envs: overrides the number of environments of the plan.
-    """
-    sim = BatchSimulator(
-        data.bank,
-        num_envs or plan.num_envs,
-        frame_skip=config.frame_skip,
-        observations=observations or architecture.observations,
-        stacking=architecture.stacking,
-        reward=config.reward.weights,
-        gamma=config.ppo.gamma,
-        threads=plan.simulator_threads,
-        profile=config.profiling.phases or None,
-    )
-    sampler = make_sampler(
-        data.train_categories,
-        config.curriculum,
-        seed,
-        difficulty=data.bank.path_length,
-        generators=data.train_generators,
-    )
-    if ranks.rank:
-        sampler.seed(own_seed(seed, ranks.rank))
-    return BatchVecEnv(sim, sampler)

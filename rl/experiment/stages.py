@@ -25,7 +25,7 @@ from nppsim.io.signals import deferred_signals
 from rl.checks.doctor import BEFORE, IMITATION
 from rl.checks.learning import ExamineFirstUpdate
 from rl.config import PPOConfig
-from rl.config.resume import DEMONSTRATIONS_FILE, RUN_FILE, stored_metadata
+from rl.config.resume import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.suite import Policy, RandomPolicy
 from rl.evaluation.video import record_evaluation
@@ -33,10 +33,10 @@ from rl.events import open_events
 from rl.experiment.data import load_demonstrations, runs_without_imitation, statistics_of_random_play
 from rl.experiment.dev_evaluation import dev_evaluation, remote_evaluator, stop_if
 from rl.experiment.distill import distill_teacher, teacher_of
-from rl.experiment.follower import Task, make_env
-from rl.experiment.initial_agent import fresh_tensors, initial_agent_of
+from rl.experiment.follower import Task
 from rl.experiment.plan import plan_of
 from rl.experiment.record import (
+    AGENT,
     BC_POLICY,
     PretrainedPolicy,
     RunRecord,
@@ -45,7 +45,7 @@ from rl.experiment.record import (
     save_run,
     settings_with_sources,
 )
-from rl.experiment.setup import TrainingSetup
+from rl.experiment.setup import TrainingSetup, fresh_tensors, initial_agent_of, make_env
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import check_same_policy, transfer
@@ -57,7 +57,7 @@ from rl.ppo.vec_env import BatchVecEnv
 from rl.training import training_state
 from rl.training.alarms import Audit
 from rl.training.callbacks import profilers
-from rl.training.digests import DigestTrail, read_trail
+from rl.training.digests import TRAIL_FILE, DigestTrail, read_trail
 from rl.training.monitor import TrainingMonitor
 
 UNFINISHED = f"pretrain/unfinished{checkpoint.SUFFIX}"
@@ -163,7 +163,7 @@ def imitate(training: Training) -> None:
     dataset = load_demonstrations(setup.config, setup.data, setup.architecture.observations, setup.seed, setup.log)
     dataset = dataset.stacked(setup.architecture.stacking)
     write_json(setup.folder / "pretrain" / DEMONSTRATIONS_FILE, {"key": dataset.key, "decisions": len(dataset)})
-    initial = initial_agent_of(setup.config, setup.architecture, setup.folder)
+    initial = initial_agent_of(setup)
     statistics = initial.statistics if initial else dataset.statistics()
     setup.doctor.provide(statistics=statistics)
     setup.doctor.examine(IMITATION, dataset=dataset)
@@ -252,7 +252,7 @@ def ppo(training: Training) -> None:
             made = monitor.checkpoints.existing()
             newest = f"checkpoint: {made[-1]}" if made else "no update was finished"
             raise KeyboardInterrupt(*interruption.args, newest) from None
-        path = setup.folder / "agent.safetensors"
+        path = setup.folder / AGENT
         checkpoint.save(path, agent.policy, frame_skip=setup.config.frame_skip, config=setup.config.to_dict())
         if agent.policy.memory is None:
             training_state.save_sb3_zip(agent, setup.folder / "final_model.zip")
@@ -270,7 +270,7 @@ def make_agent(training: Training) -> PPO:
     Initial weights are also the reference of the KL penalty.
     """
     setup, pretrained = training.setup, training.pretrained
-    initial = None if pretrained else initial_agent_of(setup.config, setup.architecture, setup.folder)
+    initial = None if pretrained else initial_agent_of(setup)
     source = pretrained.policy if pretrained else initial
     statistics = source.statistics if source else None
     if statistics is None:
@@ -328,6 +328,11 @@ def learn(setup: TrainingSetup, agent: PPO, monitor: TrainingMonitor) -> None:
         agent.logger.output_formats.append(FunctionOutput(setup.on_metrics))
     if not agent.updates and not setup.previous_checkpoint:
         check_lost_checkpoints(setup)
+    if agent.updates and not (setup.folder / TRAIL_FILE).is_file():
+        setup.log(
+            f"warning: {setup.folder / TRAIL_FILE} is missing: the state of update {agent.updates} is not verified, and "
+            "compare_runs.py cannot compare the updates before it; restore the file to keep both"
+        )
     total = setup.config.ppo.total_timesteps
     setup.ranks.release(None if finished else total)
     if not finished:
@@ -351,7 +356,7 @@ def check_lost_checkpoints(setup: TrainingSetup) -> None:
     decisions = [row.get("decisions", 0) for row in read_trail(setup.folder)]
     if len(decisions) < 2:  # no update was finished
         return
-    changes = [entry["overrides"].get("save-freq", [0]) for entry in stored_metadata(setup.root)["resumed"]]
+    changes = [entry["overrides"].get("save-freq", [0]) for entry in setup.resumed]
     longest = max([setup.config.save_freq, *(before for before, *_ in changes)])
     if len(decisions) > 2 and decisions[-2] >= longest:  # a checkpoint was written before the last update
         problem = f"{setup.folder}: checkpoints of {decisions[-1]:,} decisions are missing"

@@ -16,7 +16,7 @@ from nppsim.io.reading import read_json
 from rl.config import ExperimentConfig
 from rl.config.command_line import DRY_RUN, configured, resolve
 from rl.config.files import Given, read_settings, recipe_settings, table_settings
-from rl.config.resume import CONFIG, changes, stored_config, stored_metadata
+from rl.config.resume import CONFIG, changes, resumed_config, stored_config, stored_metadata
 from rl.distributed.launch import check_gpus, launch
 from rl.distributed.ranks import Ranks, Started, joined
 from rl.experiment.data import Log
@@ -141,7 +141,8 @@ def as_started(config: ExperimentConfig, started: Started) -> ExperimentConfig:
         config = replace(config, hardware=settings, sources=config.sources | {"hardware.num_processes": "torchrun"})
     if not started.restarts or config.resume_from is not None:
         return config
-    return replace(config, resume_from=unfinished(config))
+    folder = unfinished(config)
+    return config if folder is None else resumed_config(replace(config, resume_from=folder))
 
 
 def unfinished(config: ExperimentConfig) -> Path | None:

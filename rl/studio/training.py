@@ -16,8 +16,8 @@ from rl import plugins
 from rl.config.resume import RUN_FILE
 from rl.evaluation.results import ResultsError
 from rl.events import Scalars
-from rl.experiment.curves import CHARTS, STAGE, Chart, shown_line, stage_names, stages
 from rl.experiment.record import BC_POLICY, SUMMARY
+from rl.experiment.report import CHARTS, STAGE, Chart, shown_line, stage_names, stages
 from rl.ppo.logs import TABLE, read_table
 from rl.training.runs import Run, find_runs
 from rl.training.training_state import Checkpoints

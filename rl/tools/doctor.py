@@ -123,7 +123,7 @@ def rehearse(config: ExperimentConfig, log: Log, only: Only = None) -> Doctor:
 def _rehearse_architectures(config: ExperimentConfig, data: Data, folder: Path, doctor: Doctor, log: Log) -> None:
     machine = hardware.detect()
     doctor.provide(full_config=config)
-    for setup in make_setups(in_small(config, folder), data, machine, folder, None, log):
+    for setup in make_setups(in_small(config, folder), data, machine, folder, log):
         doctor.provide(full_plan=planner(setup.architecture, config.plan_request, machine)())
         _attempt(doctor, f"rehearsal of {setup.title}", partial(run_stages, replace(setup, doctor=doctor)))
         doctor.examine(REHEARSAL)

@@ -234,7 +234,9 @@ class TrainingMonitor(PPOCallback):
         values = {f"eval/{category}_success": share for category, share in found.rows.items()} | {
             "eval/seconds": seconds
         }
-        self.scalars.events.write(values, {}, of.decisions)  # the table gets these values in its next row
+        self.scalars.events.write(
+            values, dict.fromkeys(values, ("",)), of.decisions
+        )  # the table gets these values in its next row
         for tag, value in values.items():
             ppo.logger.record(tag, value, exclude="tensorboard")
         self.events.append({"at": of.decisions, "evaluation": found.rows})

@@ -44,7 +44,7 @@ from rl.evaluation.video import Film
 from rl.events import read_scalars
 from rl.experiment import record
 from rl.experiment.data import statistics_of_random_play
-from rl.experiment.record import ExperimentRecord, RunRecord, report_view, results_view, summary
+from rl.experiment.record import ExperimentRecord, RunRecord, results_view, summary
 from rl.policy.onnx import OnnxPolicy, to_onnx
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.sb3 import convert
@@ -231,7 +231,7 @@ def _read_finished(path: Path) -> object:
         return None
     config = ExperimentConfig(experiment_name="x", architectures=("vision_free",))
     done = ExperimentRecord(config, datetime(2026, 1, 1), "m", {}, {}, []).with_run(run)
-    return results_view(done), report_view(done), summary(done, path.parent)
+    return results_view(done, path.parent), summary(done)
 
 
 def _policy() -> NppPolicy:

@@ -16,6 +16,7 @@ from rl.checks.doctor import read_findings
 from rl.config.command_line import resolve
 from rl.experiment import stages
 from rl.experiment.data import load_data
+from rl.experiment.record import ResumeError
 from rl.experiment.run import run
 from rl.experiment.setup import make_setups
 from rl.policy import checkpoint
@@ -107,7 +108,7 @@ def test_stages_run_one_by_one(finished, flags, tmp_path):
     config = configuration(flags, tmp_path)
     data = load_data(config, quiet)
     for stage in stages.STAGES:
-        (job,) = make_setups(config, data, hardware.detect(), tmp_path, None, quiet)
+        (job,) = make_setups(config, data, hardware.detect(), tmp_path, quiet)
         training = stages.run_stages(job, last=stage.__name__)
         assert (tmp_path / "vision_free" / "finished.json").exists() == (stage is stages.report)
     whole, parts = (read_trail(folder / "vision_free") for folder in (finished, tmp_path))
@@ -242,11 +243,36 @@ def test_a_run_with_a_graph_resumes_bit_for_bit_and_ends_with_a_film(flags, tmp_
     assert len(films) == 2 and all(film.stat().st_size > 1000 for film in films)
 
 
-def test_resuming_a_finished_experiment_changes_nothing(finished):
-    before, lines = contents(finished), []
-    assert run(resolve(["--resume-from", str(finished)]), lines.append) == finished
-    assert lines[0] == f"{finished}: is finished; nothing was changed" and "after PPO" in lines[1]
-    assert contents(finished) == before
+def test_run_resume_from_finished_experiment_changes_nothing(finished, tmp_path):
+    """Also after the folder was moved."""
+    moved = shutil.copytree(finished, tmp_path / "moved")
+    before, lines = contents(moved), []
+    assert run(resolve(["--resume-from", str(moved)]), lines.append) == moved
+    assert lines[0] == f"{moved}: is finished; nothing was changed" and "after PPO" in lines[1]
+    assert lines[-1] == f"report: {moved / 'report.html'}"
+    assert not any(str(finished) in line for line in lines)
+    assert contents(moved) == before
+
+
+def test_run_resume_from_incomplete_finished_experiment_raises(finished, tmp_path):
+    folder = shutil.copytree(finished, tmp_path / "incomplete")
+    for name in ("results.json", "vision_free/agent.safetensors", "vision_free/digests.jsonl"):
+        (folder / name).unlink()
+    with pytest.raises(ResumeError, match=r"results.json, vision_free/agent.safetensors are missing; restore"):
+        run(resolve(["--resume-from", str(folder)]), print)
+    (folder / "summary.txt").unlink()
+    run(resolve(["--resume-from", str(folder)]), print)
+    assert differences(finished, folder) == ["vision_free/digests.jsonl: only in " + str(finished)]
+
+
+def test_run_resume_without_digests_warns(finished, tmp_path):
+    folder = shutil.copytree(finished, tmp_path / "no_digests")
+    for name in ("summary.txt", "vision_free/finished.json", "vision_free/digests.jsonl"):
+        (folder / name).unlink()
+    (folder / "vision_free" / "checkpoints" / "final.safetensors").unlink()
+    lines = []
+    run(resolve(["--resume-from", str(folder)]), lines.append)
+    assert any("warning: " in line and "digests.jsonl is missing" in line for line in lines)
 
 
 def test_observers_change_nothing(finished, flags, tmp_path):
