@@ -53,7 +53,7 @@ def event_folders(folder: str | os.PathLike) -> list[Path]:
 def read_scalars(folder: str | os.PathLike) -> dict[str, Scalars]:
     """Read all scalars of the one folder with event files, at or below ``folder``: tag -> Scalars, ordered by step.
 
-    The files of a resumed run are in one folder and are read as one history; of events with the same step, the last counts.
+    The files of a resumed run are in one folder and are read as one history; repeated events count once.
     Raises EventsError if no folder has event files, or if several have: TensorBoard would show their curves as two runs.
     """
     event_accumulator = needed("tensorboard.backend.event_processing.event_accumulator", "train")
@@ -78,8 +78,10 @@ def read_scalars(folder: str | os.PathLike) -> dict[str, Scalars]:
             continue
         steps = np.array([e.step for e in events], dtype=np.int64)
         values = np.array([e.value for e in events], dtype=np.float64)
-        steps, last = np.unique(steps[::-1], return_index=True)
-        scalars[tag] = Scalars(steps, values[::-1][last])
+        order = np.argsort(steps, kind="stable")
+        steps, values = steps[order], values[order]
+        repeated = np.append(False, (np.diff(steps) == 0) & (np.diff(values) == 0))
+        scalars[tag] = Scalars(steps[~repeated], values[~repeated])
     return scalars
 
 

@@ -49,7 +49,6 @@ def plan_of(setup: TrainingSetup) -> hardware.Plan:
         plan = _measured_plan(setup.architecture, planned, planned(), setup.machine)
         setup.log(f"{heading}\n{plan}")
         save_plan(setup.folder, plan, plan_request)
-    torch.set_num_threads(1)  # threads for parts of a minibatch (``ThreadPool``) are faster than threads in operations
     return plan
 
 

@@ -20,9 +20,9 @@ from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
 from rl.config.files import config_from_dict
-from rl.config.resume import CONFIG, FINISHED_FILE, changes, check_levels, stored_metadata
+from rl.config.resume import CONFIG, FINISHED_FILE, changes, check_levels, other_levels, stored_metadata
 from rl.curriculum import make_sampler
-from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
+from rl.distributed.ranks import SINGLE_PROCESS, RanksError, SingleProcess
 from rl.experiment.data import Data, Log, audit_rewards, load_data, load_demonstrations
 from rl.experiment.distill import load_teacher
 from rl.experiment.log_file import LogFile
@@ -64,7 +64,7 @@ def run(
     """Run or resume an experiment; return its folder.
 
     log: receives messages, which are also written to log.txt.
-    ranks: processes that train together, of which this is the first; the others call ``follow``.
+    ranks: processes that train together; all call this function, and rank 0 writes the files and messages.
     on_metrics: receives (decisions, metrics by tag) after each update of PPO, for one training after another.
     Raises UserErrors for invalid input before training.  A KeyboardInterrupt names the flag that resumes the experiment.
     """
@@ -72,6 +72,8 @@ def run(
     if config.hardware.processes != ranks.size:
         advice = f"this run has {ranks.size}; start several with scripts/train_and_compare.py or torchrun"
         raise ConfigError(f"{advice} (docs/long_runs.md)", "num_processes", config.hardware.processes)
+    if ranks.rank:
+        return run_trainings(config, ranks)
     now, folder = datetime.now(), config.resume_from
     with LogFile(log) as log_file:
         if folder is not None and not config.resume_override and (folder / SUMMARY).is_file():
@@ -79,6 +81,7 @@ def run(
             log_file(f"{folder}: is finished; nothing was changed")
             log_file((folder / SUMMARY).read_text(encoding="utf-8").rstrip())
             log_file(f"report: {folder / 'report.html'}")
+            ranks.broadcast((None, folder, {}))
             return folder
         machine, data = hardware.detect(), load_data(config, log_file)
         initial = initial_agent(config)
@@ -93,6 +96,7 @@ def run(
             log_file(f"experiment folder: {folder}")
             warn_about_networks(config, log_file)
             warn_about_episodes(config, data, log_file)
+            ranks.broadcast((record.config, folder, data.fingerprints))
             setups = make_setups(
                 record.config,
                 data,
@@ -121,6 +125,30 @@ def run(
             if uploader:
                 uploader.sync(folder)  # uploads the summary last, as it marks the copy as complete
     return folder
+
+
+def run_trainings(config: ExperimentConfig, ranks: SingleProcess) -> Path:
+    """Take part in the trainings of an experiment in a process other than rank 0; return the experiment's folder.
+
+    Raises RanksError if this process has other levels than rank 0.
+    """
+    data = load_data(config, _discard)
+    current, folder, fingerprints = ranks.broadcast(None)
+    if current is None:  # the experiment is finished
+        return Path(folder)
+    if other := other_levels(fingerprints, data.fingerprints):
+        raise RanksError(
+            f"{ranks.name}: its {' and '.join(other)} levels differ from those of process 0; give all machines the same "
+            "datasets"
+        )
+    for setup in make_setups(current, data, hardware.detect(), folder, _discard, ranks=ranks):
+        if ranks.broadcast(None) is None:  # the training is unfinished
+            run_stages(setup)
+    return Path(folder)
+
+
+def _discard(message: str) -> None:
+    """Ignore a message, which rank 0 logs."""
 
 
 def check_finished(config: ExperimentConfig, folder: Path) -> None:
@@ -220,6 +248,7 @@ def train_or_load(setup: TrainingSetup) -> RunRecord:
     done = None
     if (setup.folder / AGENT).is_file():
         done = read_run(setup.folder, [level for level, _ in setup.data.test])
+    setup.ranks.broadcast(done and done.title)
     if done is None:
         return run_stages(setup).record
     setup.log(f"{setup.title}: is finished and stays unchanged")

@@ -49,10 +49,7 @@ class PPO(BasePPO):
     def collect_rollouts(self, callback: BaseCallback) -> bool:
         """Fill the buffer with ``n_steps`` decisions per environment; return False if training must end."""
         callback.on_rollout_start()
-        if self.ranks.rank:  # the first process decides whether there is another rollout
-            self.stop_training = self.ranks.serve(self)
-        else:
-            self.ranks.release(self.stop_training)
+        self.stop_training = self.ranks.broadcast(self.stop_training)
         if self.stop_training:
             return False
         self.policy.forget()
