@@ -23,9 +23,8 @@ from rl.config.files import config_from_dict
 from rl.config.resume import CONFIG, FINISHED_FILE, changes, check_levels, other_levels, stored_metadata
 from rl.curriculum import make_sampler
 from rl.distributed.ranks import SINGLE_PROCESS, RanksError, SingleProcess
-from rl.experiment.data import Data, Log, audit_rewards, load_data, load_demonstrations
+from rl.experiment.data import Data, audit_rewards, load_data, load_demonstrations
 from rl.experiment.distill import load_teacher
-from rl.experiment.log_file import LogFile
 from rl.experiment.plan import planner
 from rl.experiment.record import (
     AGENT,
@@ -45,6 +44,7 @@ from rl.experiment.record import (
 from rl.experiment.setup import TrainingSetup, check_initial_agent, folder_of, load_initial_agent, make_setups
 from rl.experiment.stages import run_stages
 from rl.experiment.viewer import viewed
+from rl.log import ExperimentLog, Log, warn
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
 from rl.ppo.logs import OnMetrics
@@ -75,7 +75,7 @@ def run(
     if ranks.rank:
         return run_trainings(config, ranks)
     now, folder = datetime.now(), config.resume_from
-    with LogFile(log) as log_file:
+    with ExperimentLog(log) as log_file:
         if folder is not None and not config.resume_override and (folder / SUMMARY).is_file():
             check_finished(config, folder)
             log_file(f"{folder}: is finished; nothing was changed")
@@ -219,12 +219,12 @@ def check_sizes(
 def warn_about_networks(config: ExperimentConfig, log: Log) -> None:
     """Log known weaknesses of the networks, and flags that override others."""
     if not config.ppo.schedules and config.ppo.anneal_learning_rate and "ppo.anneal_learning_rate" in config.sources:
-        log("warning: --no-schedules overrides --enable-lr-annealing: the learning rate stays constant")
+        warn(log, "--no-schedules overrides --enable-lr-annealing: the learning rate stays constant")
     networks = [get_architecture(name) for name in config.networks]
     if stacked := [network.name for network in networks if network.stacking]:
-        log(f"warning: {', '.join(stacked)}: {ADVICE}")
+        warn(log, f"{', '.join(stacked)}: {ADVICE}")
     if subtasks := [network.name for network in networks if network.subtasks]:
-        log(f"warning: {', '.join(subtasks)}: subtasks did not improve success in our tests (docs/architectures.md)")
+        warn(log, f"{', '.join(subtasks)}: subtasks did not improve success in our tests (docs/architectures.md)")
 
 
 def warn_about_episodes(config: ExperimentConfig, data: Data, log: Log) -> None:
@@ -233,10 +233,11 @@ def warn_about_episodes(config: ExperimentConfig, data: Data, log: Log) -> None:
     episodes = evaluation.episodes_per_category(categories)
     if episodes < FEW_EPISODES and not evaluation.skip_final_eval:
         low, high = wilson(episodes // 2, episodes)
-        log(
-            f"warning: --num-eval-episodes {evaluation.num_eval_episodes}: {episodes} on different levels of each of "
+        warn(
+            log,
+            f"--num-eval-episodes {evaluation.num_eval_episodes}: {episodes} on different levels of each of "
             f"{categories} categories; 95 % intervals of a category are up to {100 * (high - low):.0f} points wide; give at "
-            f"least {FEW_EPISODES * categories}"
+            f"least {FEW_EPISODES * categories}",
         )
 
 

@@ -16,8 +16,9 @@ from rl.config import ExperimentConfig
 from rl.config.resume import RUN_FILE
 from rl.curriculum import make_sampler
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
-from rl.experiment.data import Data, Log, Suites
+from rl.experiment.data import Data, Suites
 from rl.experiment.record import read_stored
+from rl.log import Log
 from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy

@@ -51,6 +51,7 @@ from rl.experiment.record import (
     settings_with_sources,
 )
 from rl.experiment.setup import TrainingSetup, fresh_tensors, initial_agent_of, make_env
+from rl.log import warn
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import check_same_policy, transfer
@@ -390,9 +391,10 @@ def check_digests(setup: TrainingSetup, agent: PPO) -> None:
     if not agent.updates and not setup.previous_checkpoint:
         check_lost_checkpoints(setup)
     if agent.updates and not (setup.folder / TRAIL_FILE).is_file():
-        setup.log(
-            f"warning: {setup.folder / TRAIL_FILE} is missing: the state of update {agent.updates} is not verified, and "
-            "compare_runs.py cannot compare the updates before it; restore the file to keep both"
+        warn(
+            setup.log,
+            f"{setup.folder / TRAIL_FILE} is missing: the state of update {agent.updates} is not verified, and "
+            "compare_runs.py cannot compare the updates before it; restore the file to keep both",
         )
 
 

@@ -19,9 +19,9 @@ from rl.config.files import Given, read_settings, recipe_settings, table_setting
 from rl.config.resume import CONFIG, changes, resumed_config, stored_config, stored_metadata
 from rl.distributed.launch import check_gpus, launch
 from rl.distributed.ranks import RanksError, Started, joined
-from rl.experiment.data import Log
 from rl.experiment.record import SUMMARY
 from rl.experiment.run import dry_run, run
+from rl.log import Log
 from rl.ppo.logs import OnMetrics
 
 PYTHON = "Python"  # source of settings given to ``train``

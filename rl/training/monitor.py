@@ -2,7 +2,6 @@
 
 import copy
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from nppsim.errors import UserError
 from nppsim.io.progress import progress_bar
 from nppsim.io.signals import StopRequest
 from rl.config import ExperimentConfig
+from rl.log import Log, warn
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.ppo.logs import ScalarLog
@@ -58,7 +58,7 @@ class TrainingMonitor(PPOCallback):
         folder: Path,
         evaluate: Evaluate,
         uploader: Uploader | None,
-        log: Callable[[str], None],
+        log: Log,
         stop: StopRequest | None = None,
         remote: Remote | None = None,
     ):
@@ -210,7 +210,8 @@ class TrainingMonitor(PPOCallback):
 
     def warn(self, name: str, text: str) -> None:
         """Log a warning and add it to the events."""
-        self._record_event("warning", f"{name}: {text}")
+        self.events.append({"at": self.num_timesteps, "warning": f"{name}: {text}"})
+        warn(self.log, f"{self.num_timesteps:,} decisions: {name}: {text}")
 
     def _record_event(self, what: str, text: str) -> None:
         self.events.append({"at": self.num_timesteps, what: text})

@@ -11,7 +11,7 @@ from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config import ExperimentConfig
 from rl.config.command_line import resolve
-from rl.experiment import setup as setup_module
+from rl.experiment import setup as training_setup
 from rl.experiment.run import run
 from rl.experiment.setup import INITIAL_AGENT, check_initial_agent, fresh_tensors, load_initial_agent
 from rl.experiment.train import start
@@ -62,7 +62,7 @@ def test_run_init_from_starts_from_agent_and_resumes_without_its_file(flags, tmp
     loads = []
     load_policy = checkpoint.load_policy
     monkeypatch.setattr(
-        setup_module.checkpoint, "load_policy", lambda path, **more: loads.append(path) or load_policy(path, **more)
+        training_setup.checkpoint, "load_policy", lambda path, **more: loads.append(path) or load_policy(path, **more)
     )
     agent = tmp_path / "agent.safetensors"
     agent.write_bytes(AGENT.read_bytes())
