@@ -203,7 +203,7 @@ class BasePPO:
             self.env.reset()
             if self.config.desync_episodes:
                 desynchronize(self.sim, self.rng)
-                self.sampler.adopt(self.sim)
+                self.sampler.sync_episodes(self.sim)
             self.started = True
         return self._total_timesteps, callback
 

@@ -102,7 +102,7 @@ class TrainingMonitor(PPOCallback):
         if self._guarded and ppo.reference is not None and self.retention.bc_success is None:
             self.retention.bc_success = self._evaluate_now().levels
         if self._pending and self.remote:
-            self.remote.order(self._pending.policy, self._pending.decisions)
+            self.remote.submit(self._pending.policy, self._pending.decisions)
         total = self.config.ppo.total_timesteps
         self._bar = progress_bar(title="PPO", total=total, unit="decision") if self._is_main else tqdm(disable=True)
 
@@ -277,7 +277,7 @@ class TrainingMonitor(PPOCallback):
         else:
             self._pending = Candidate.copy_of(self.model)
             if self.remote:
-                self.remote.order(self._pending.policy, self._pending.decisions)
+                self.remote.submit(self._pending.policy, self._pending.decisions)
             self._evaluated_at = self.model.elapsed_s
 
     def _conclude(self, found: Evaluation, of: Candidate) -> bool:

@@ -343,7 +343,7 @@ def test_a_level_that_was_not_drawn_stops_the_run():
 def test_environments_that_were_moved_by_hand_are_adopted():
     sampler, sim = started()
     sim.reset(np.full(4, 2))
-    sampler.adopt(sim)
+    sampler.sync_episodes(sim)
     assert step(sampler, sim, 200) > 4
 
 

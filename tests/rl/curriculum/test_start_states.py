@@ -9,7 +9,7 @@ from nppsim.errors import ConfigError
 from nppsim.physics.outcomes import DIED, WON
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.curriculum.start_states import FADE, MAX_LOSSES, MAX_WINS, STEPS, Prefixes, Run, StartStateError
+from rl.curriculum.start_states import FADE, MAX_LOSSES, MAX_WINS, STEPS, GuideRun, Prefixes, StartStateError
 
 from learners import as_text, make_ppo, roll_out, stored
 from worlds import RIGHT, corridor
@@ -153,7 +153,7 @@ def test_of_two_episodes_of_a_level_that_end_together_the_better_one_is_kept(bet
     for win in (True, False):
         sampler, sim = made(runs={}, num_envs=2)
         starts = sampler.starts
-        starts.runs[level] = Run(np.full(20, RIGHT, np.uint8), wins=False, progress=0.3)
+        starts.runs[level] = GuideRun(np.full(20, RIGHT, np.uint8), wins=False, progress=0.3)
         starts.update(np.zeros(len(LEVELS), int))
         tracks = starts.tracks
         tracks.known[:] = True

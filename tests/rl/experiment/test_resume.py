@@ -21,7 +21,7 @@ from rl.experiment.run import run
 from rl.experiment.setup import make_setups
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
-from rl.search.guided_search import Agent
+from rl.search.guided_search import GuidePolicy
 from rl.training.digests import first_divergence, read_trail
 from tests.chaos.same_run import differences
 
@@ -231,7 +231,7 @@ def test_a_run_with_a_memory_resumes_bit_for_bit_and_ends_with_a_film(flags, tmp
     assert list(folder.rglob("*.mp4")) and not list(folder.rglob("final_model.zip"))
     assert any("no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies" in line for line in lines)
     with pytest.raises(CheckpointError, match="give an agent without .gru"):
-        Agent.load(folder / "vision_free+gru" / "agent.safetensors")
+        GuidePolicy.load(folder / "vision_free+gru" / "agent.safetensors")
 
 
 def test_a_run_with_a_graph_resumes_bit_for_bit_and_ends_with_a_film(flags, tmp_path):

@@ -25,7 +25,7 @@ from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 from rl.search import solve as stages
 from rl.search.command import file_stem
-from rl.search.guided_search import Agent, BeamSettings, FrameBudget, GuidedSearch
+from rl.search.guided_search import BeamSettings, FrameBudget, GuidedSearch, GuidePolicy
 from rl.search.levels import read_tasks
 from rl.search.solve import SolveSettings, solve
 
@@ -54,7 +54,7 @@ def untrained(favourite=None, architecture="vision_free"):
     if favourite is not None:
         policy.action_net.bias.data[favourite] = 5.0
     policy.set_training_mode(False)
-    return Agent(policy, 4)
+    return GuidePolicy(policy, 4)
 
 
 AGENT = untrained()

@@ -54,7 +54,7 @@ class Elsewhere:
         self.evaluate = evaluate
         self.orders = []  # decisions
 
-    def order(self, policy, decisions):
+    def submit(self, policy, decisions):
         self.orders.append(decisions)
         self.waiting = copy.deepcopy(policy), decisions
 
