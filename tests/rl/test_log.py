@@ -17,14 +17,14 @@ def failing(number):
     return log
 
 
-def test_a_terminal_that_has_closed_does_not_end_the_run(tmp_path):
+def test_log_closed_terminal_is_ignored(tmp_path):
     with ExperimentLog(failing(errno.EIO)) as log:
         log.open(tmp_path)
         log("a line")
     assert "a line\n" in (tmp_path / LOG_FILE).read_text()
 
 
-def test_every_line_has_its_time_and_level(tmp_path):
+def test_log_lines_have_time_and_level(tmp_path):
     def fails():
         with ExperimentLog(print) as log:
             log("before the folder is known")
@@ -44,12 +44,12 @@ def test_every_line_has_its_time_and_level(tmp_path):
     assert texts.count("INFO resumed") == 1
 
 
-def test_a_closed_pipe_ends_the_run(tmp_path):
+def test_log_closed_pipe_raises(tmp_path):
     with pytest.raises(BrokenPipeError), ExperimentLog(failing(errno.EPIPE)) as log:
         log("a line")
 
 
-def test_a_folder_that_is_removed_is_noticed_at_the_next_line(tmp_path):
+def test_log_removed_folder_raises(tmp_path):
     folder = tmp_path / "experiment"
 
     def logs_after_removal():

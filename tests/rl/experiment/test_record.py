@@ -54,7 +54,7 @@ def record():
     return ExperimentRecord(config, datetime(2030, 1, 2, 3, 4), machine="a machine", **facts)
 
 
-def test_before_the_first_run_ends_only_the_configuration_is_written(record, tmp_path):
+def test_write_experiment_without_runs_writes_config_only(record, tmp_path):
     write_experiment(record, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
     written = json.loads((tmp_path / "config.json").read_text())
@@ -117,7 +117,7 @@ def test_summary_has_a_table_for_each_run(record, tmp_path):
     assert "\ndelivered: the BC policy, with 40 %\n" in text
 
 
-def test_the_model_is_compared_with_the_bc_policy_and_with_random_play(tmp_path):
+def test_run_record_comparisons_with_baselines(tmp_path):
     run = run_record(tmp_path, pretrained=True, ppo=4)
     assert [(c.first, c.second, c.categories["all"].difference) for c in run.comparisons] == [
         ("vision_free after PPO", "before PPO", 0.5),
@@ -125,7 +125,7 @@ def test_the_model_is_compared_with_the_bc_policy_and_with_random_play(tmp_path)
     ]
 
 
-def test_architectures_and_conditions_are_compared_over_their_seeds(record, tmp_path):
+def test_experiment_comparisons_between_architectures_and_conditions(record, tmp_path):
     """Architectures under the same condition, conditions of the same architecture; never both."""
     for architecture, ppo in (("mlp_baseline", 2), ("vision_free", 4)):
         for pretrained in (False, True):
@@ -157,7 +157,7 @@ def test_architectures_and_conditions_are_compared_over_their_seeds(record, tmp_
     assert "vision_free, no_pretrain, all seeds" in text and "vision_free, no_pretrain, all seeds" in page
 
 
-def test_unfinished_seeds_are_left_out_of_a_comparison(record, tmp_path):
+def test_experiment_comparisons_only_common_seeds(record, tmp_path):
     for seed in (1, 2):
         record = record.with_run(run_record(tmp_path, seed=seed))
     record = record.with_run(run_record(tmp_path, "mlp_baseline", seed=2, architecture="mlp_baseline"))
@@ -171,13 +171,13 @@ def jobs(**changes):
     return list(make_setups(config, data, hardware.detect(), Path("out"), print))
 
 
-def test_a_single_job_has_the_architectures_folder():
+def test_make_setups_single_training_uses_architecture_folder():
     (job,) = jobs(architectures=("vision_free",))
     assert (job.label, job.title, job.folder) == ("vision_free", "vision_free", Path("out/vision_free"))
     assert (job.pretrained, job.seed) == (False, 0)
 
 
-def test_several_conditions_and_seeds_each_have_a_folder_and_a_title():
+def test_make_setups_several_conditions_and_seeds_have_own_folders():
     made = jobs(
         architectures=("mlp_baseline", "vision_free"),
         seeds=(1, 2),

@@ -77,7 +77,7 @@ def run_of(experiment, label):
     return experiment["architectures"][label]["seeds"]["0"]
 
 
-def test_the_report_holds_the_numbers(tmp_path, experiment):
+def test_write_report_contains_numbers(tmp_path, experiment):
     page = write_report(experiment, tmp_path / "report.html").read_text()
     for text in (
         "first &lt;try&gt;", "93.0 %", "[86.3, 96.6]", "52.0 %", "1.0 %", "100 episodes · 7 died", "123 frames", "87.6 %",
@@ -95,7 +95,7 @@ def test_the_report_holds_the_numbers(tmp_path, experiment):
     assert "vision_free: not evaluated after PPO." in page
 
 
-def test_the_report_names_the_next_step_and_condenses_events_and_plan(tmp_path, experiment):
+def test_write_report_next_step_events_and_plan(tmp_path, experiment):
     page = write_report(experiment, tmp_path / "report.html").read_text()
     assert "Next:" not in page  # there is no agent
     (tmp_path / "mlp" / "agent.safetensors").touch()
@@ -135,7 +135,7 @@ def with_scripts(value):
     return f"{value}<script>" if isinstance(value, str) else value
 
 
-def test_every_text_of_a_record_is_escaped(tmp_path, experiment):
+def test_write_report_escapes_texts(tmp_path, experiment):
     hostile = with_scripts(experiment)
     (entry,) = (v for k, v in hostile["architectures"].items() if k.startswith("mlp"))
     for folder in ("mlp", "mlp<script>"):
@@ -144,14 +144,14 @@ def test_every_text_of_a_record_is_escaped(tmp_path, experiment):
         assert "<script" not in page and page.count("&lt;script&gt;") > 20
 
 
-def test_missing_sections_say_so(tmp_path, experiment):
+def test_write_report_missing_sections(tmp_path, experiment):
     experiment |= {"architectures": architectures(a=BARE), "comparisons": []}
     page = write_report(experiment, tmp_path / "report.html").read_text()
     assert page.count("not run") >= 5
     assert "no TensorBoard event files" in page
 
 
-def test_random_play_stands_once_where_it_was_the_same_for_all(tmp_path, experiment):
+def test_write_report_equal_random_play_has_one_column(tmp_path, experiment):
     runs = experiment["architectures"]
     for name, won, titles in (("same", 1, 5), ("other", 2, 6)):
         baselines = {"random": table(won, 100), "bc": table(50, 100)}
@@ -164,7 +164,7 @@ def test_random_play_stands_once_where_it_was_the_same_for_all(tmp_path, experim
         assert page[begin + titles] == "random play"
 
 
-def test_lessons_have_charts(tmp_path, experiment):
+def test_write_report_distillation_charts(tmp_path, experiment):
     assert "Divergence from the teacher" not in write_report(experiment, tmp_path / "report.html").read_text()
     write_events(tmp_path / "mlp" / "tensorboard", ("bc/teacher/divergence", "bc/teacher/success"), (1, 2, 3))
     page = write_report(experiment, tmp_path / "report.html").read_text()
@@ -172,14 +172,14 @@ def test_lessons_have_charts(tmp_path, experiment):
         assert f'alt="{title}"' in page
 
 
-def test_charts_without_data_name_their_tags(tmp_path, experiment):
+def test_write_report_charts_without_data_name_tags(tmp_path, experiment):
     page = write_report(experiment, tmp_path / "report.html").read_text()
     assert "Explained variance of the critic: not logged (train/explained_variance)" in page
     shown = sum(f'alt="{chart.title}"' in page for chart in CHARTS)
     assert shown == 2
 
 
-def test_missing_tags_and_second_trees_are_found(tmp_path):
+def test_require_tags_missing_tag_or_second_folder_raises(tmp_path):
     with pytest.raises(EventsError, match="no TensorBoard event files"):
         require_tags(tmp_path, ["a"])
     write_events(tmp_path / "PPO_1")
@@ -191,7 +191,7 @@ def test_missing_tags_and_second_trees_are_found(tmp_path):
         require_tags(tmp_path, ["train/approx_kl"])
 
 
-def test_stages_are_named_where_they_begin():
+def test_stages_returns_begin_and_name():
     steps = np.array([100, 200, 300, 400])
     run = {
         STAGE: Scalars(steps, np.array([0.0, 1.0, 1.0, 2.0])),
@@ -205,7 +205,7 @@ def test_stages_are_named_where_they_begin():
     assert curve_chart(chart, {"run": run}, {"run": stages(run)})
 
 
-def test_what_is_the_same_in_all_runs_is_shown_once(tmp_path, experiment):
+def test_write_report_equal_parts_shown_once(tmp_path, experiment):
     one = run_of(experiment, "mlp_baseline")
     experiment["architectures"] = architectures(a=one, b=one)
     page = texts(write_report(experiment, tmp_path / "report.html").read_text())

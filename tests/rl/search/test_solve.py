@@ -16,7 +16,6 @@ from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.planner import PlannedRun, PlanStart, plan
-from nppsim.planner.search import BestFirst
 from nppsim.replays.replay import Replay, on_grid
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.replays.score import score, seconds
@@ -181,38 +180,6 @@ def test_planner_searches_where_guided_searches_fail(monkeypatch):
     solution = solve(MINED, AGENT, SolveSettings(polish=0), threads=1)
     assert solution.found_by == stages.PLANNER
     check_finishes(MINED, solution.run)
-
-
-def test_searches_of_the_planner_share_the_budget(monkeypatch):
-    turns = []
-
-    def advance(one, frames):
-        turns.append((one.params, frames))
-        one.simulated += frames
-
-    monkeypatch.setattr(BestFirst, "advance", advance)
-    budget = FrameBudget(3 * stages.TURN)
-    assert stages._planned(search_on(MINED), 0, budget) is None
-    expected = [(params, frames) for frames in (stages.TURN, stages.TURN // 2 + 1) for params in stages.PLANNER_PARAMS]
-    assert sorted(turns) == sorted(expected)
-    assert budget.left == 0
-
-
-def test_searches_of_the_planner_begin_again_with_other_seeds(monkeypatch):
-    seeds = []
-
-    class Exhausted:
-        simulated, is_exhausted = 0, True
-
-        def __init__(self, bank, frame_skip, first_row, rng, params, max_frame):
-            seeds.append(rng.bit_generator.seed_seq.entropy)
-
-        def advance(self, frames):
-            self.simulated += 24
-
-    monkeypatch.setattr(stages, "BestFirst", Exhausted)
-    assert stages._planned(search_on(MINED), 7, FrameBudget(3 * 48)) is None
-    assert seeds == [7, 7, 8, 8, 9, 9]
 
 
 def test_time_limit_replaces_the_default_budget():
