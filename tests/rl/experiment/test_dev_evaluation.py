@@ -54,7 +54,7 @@ def same(one, other):
 
 
 @pytest.mark.usefixtures("whole_evaluations")
-def test_separate_process_gives_the_same_result_reports_errors_and_exits(tmp_path, monkeypatch):
+def test_evaluator_same_result_as_training_process(tmp_path, monkeypatch):
     made, policy = task(), policy_of(NETWORK)
     here = make_dev_suite(made)
     with closing(Evaluator(made, tmp_path, StopRequest())) as remote:
@@ -74,7 +74,7 @@ def test_separate_process_gives_the_same_result_reports_errors_and_exits(tmp_pat
         assert remote.process.exitcode == 0
 
 
-def test_request_to_stop_and_killed_process(tmp_path):
+def test_evaluator_stop_request_or_killed_process_raises(tmp_path):
     with closing(Evaluator(task(), tmp_path, StopRequest("SIGTERM"))) as remote:
         remote.submit(policy_of(NETWORK), 100)
         with pytest.raises(KeyboardInterrupt, match="by SIGTERM"):
@@ -86,7 +86,7 @@ def test_request_to_stop_and_killed_process(tmp_path):
 
 
 @pytest.mark.parametrize("network", ["vision_free_foresight+state3+gru", "vision_free+subtasks5"])
-def test_a_policy_plays_the_same_from_its_checkpoint(network, tmp_path):
+def test_play_dev_levels_restored_policy_same_result(network, tmp_path):
     """The policy sent to the other process is complete."""
     policy, suite = policy_of(network), make_dev_suite(task(network))
     path = checkpoint.save(tmp_path / "x.safetensors", policy, frame_skip=4)

@@ -71,7 +71,7 @@ def check_metrics(metrics, folder):
     assert tags <= set(table[0])
 
 
-def test_an_experiment_with_stacks_resumes_and_ends_with_a_film(tmp_path):
+def test_run_with_stacks_resumes_and_films(tmp_path):
     messages, metrics = [], []
 
     def interrupt(line):

@@ -470,7 +470,7 @@ def test_search_stacks_the_frames_before_a_state():
     check_finishes(EASY, solve(EASY, agent, SHORT, threads=1).run)
 
 
-def test_the_levels_of_a_campaign_file_are_tasks(tmp_path):
+def test_read_tasks_campaign_file(tmp_path):
     lines = [campaign.to_line(generate("simplest", seed)[0]) for seed in (1, 2)]
     (tmp_path / "PACK.txt").write_text("\n".join(lines))
     for place, names in (

@@ -8,7 +8,7 @@ from rl.tools.evaluate import PlaySettings, play
 from learners import CATEGORIES, LEVELS, statistics
 
 
-def test_each_batch_has_its_own_random_numbers(monkeypatch, one_thread):
+def test_play_batches_have_own_seeds(monkeypatch, one_thread):
     """One level, one episode in each batch: with the same random numbers both would be the same episode."""
     monkeypatch.setattr(evaluate, "BATCH_EPISODES", 1)
     policy = build_policy("vision_free", statistics())
