@@ -78,7 +78,7 @@ def render_report(results: Mapping, folder: Path) -> str:
         curves=_curves(scalars),
         colours=[(colour, name) for colour, name, _ in coloured(scalars)],
         distillation=_distillation(scalars),
-        rewards=_rewards(scalars),
+        reward_plots=_reward_plots(scalars),
         parts=_parts(sections),
         players=players if any(film["player"] for film in films) else None,
         machine=results["machine"],
@@ -268,7 +268,7 @@ def _distillation(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
     return plots
 
 
-def _rewards(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
+def _reward_plots(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
     """Return one chart per run of the reward per episode, with a line per reward term."""
     plots = []
     for name, scalars in runs.items():
