@@ -91,7 +91,7 @@ LARGE = "of at least 0 and at most 1,000,000,000,000$"
         ("--optimizer lamb", r"argument --optimizer: invalid choice: 'lamb' \(choose from 'adam', 'sgd'\)"),
         ("--amsgrad --optimizer sgd", "--amsgrad: sgd has none"),
         ("--epoch 3", "unknown flag --epoch; did you mean '--epochs'?"),
-        ("--password=hunter2", r"unknown flag --password; --help lists all flags$"),
+        ("--token=hunter2", r"unknown flag --token; --help lists all flags$"),
         ("--epochs 3 4", "unexpected argument '4'"),
         *(
             (f"--out {url}", "--out .*: is not on this machine; give a local path")
