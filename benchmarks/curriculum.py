@@ -220,7 +220,7 @@ def play(manager: CurriculumManager, sim: Any, rng: np.random.Generator, episode
     for done in range(0, episodes, ENVIRONMENTS):
         luck = rng.random(min(ENVIRONMENTS, episodes - done))
         seconds += processor_seconds(lambda: manager.watch(sim, actions))
-        seconds += processor_seconds(lambda: manager.credited(sim))
+        seconds += processor_seconds(lambda: manager.counted_levels(sim))
         sim.step(luck < chance[sim.level[: len(luck)]], luck)
         seconds += processor_seconds(lambda: manager.next_episodes(sim))
     return seconds

@@ -25,6 +25,7 @@ from rl.curriculum import make_sampler
 from rl.experiment.data import statistics_of_random_play
 from rl.experiment.record import read_plan, save_plan
 from rl.experiment.setup import TrainingSetup
+from rl.log import warn
 from rl.policy.architectures import Architecture, get_architecture
 from rl.ppo import PPO, make_ppo, update_benchmark
 from rl.ppo.update_benchmark import UpdateBenchmark, machine_key, read_measurements, stored_timings
@@ -42,7 +43,7 @@ def plan_of(setup: TrainingSetup) -> hardware.Plan:
     if plan is not None:
         setup.log(f"{heading}: resumes with its stored plan\n{plan}")
         if plan.machine.cpu != setup.machine.cpu:
-            setup.log(f"warning: the run began on {plan.machine.name}; results may differ in rounding")
+            warn(setup.log, f"the run began on {plan.machine.name}; results may differ in rounding")
     else:
         planned = planner(network, plan_request, setup.machine.times(setup.ranks.machines))
         speeds = stored_speeds(network, setup.machine)
@@ -55,7 +56,6 @@ def plan_of(setup: TrainingSetup) -> hardware.Plan:
         plan = _with_measured_updates(network, planned, planned(), setup.machine)
         setup.log(f"{heading}\n{plan}")
         save_plan(setup.folder, plan, plan_request)
-    torch.set_num_threads(1)  # threads for parts of a minibatch (``ThreadPool``) are faster than threads in operations
     return plan
 
 
