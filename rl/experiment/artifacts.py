@@ -36,8 +36,8 @@ from nppsim.levels.level import Level
 from nppsim.measure.machine import environment, git_state, machine
 from nppsim.physics.outcomes import NAMES
 from nppsim.replays.replay import MAX_BYTES
-from rl.checks.doctor import read_findings, report_rows
-from rl.checks.run import Item, checklist, checklist_table
+from rl.checks.check import read_results, report_rows
+from rl.checks.checklist import Item, checklist, checklist_table
 from rl.config import ExperimentConfig, PPOConfig
 from rl.config.files import dotted, known_settings
 from rl.config.resume import FINISHED_FILE
@@ -522,7 +522,7 @@ def _report_entry(run: RunRecord) -> dict:
         "results": run.results,
         "delivered": run.delivered,
         "checklist": [item.to_dict() for item in run.checklist],
-        "doctor": report_rows(read_findings(run.folder / "doctor.json")),
+        "doctor": report_rows(read_results(run.folder / "doctor.json")),
         "comparisons": [comparison.to_dict() for comparison in run.comparisons],
         "bc": run.bc_result and run.bc_result.as_dict(),
         "transfer": run.transfer and asdict(run.transfer),

@@ -22,8 +22,8 @@ from bc.train import BCResult
 from hardware.thread_pool import ThreadPool
 from nppsim.io.files import write_json
 from nppsim.io.signals import deferred_signals
-from rl.checks.doctor import BEFORE, IMITATION
-from rl.checks.learning import ExamineFirstUpdate
+from rl.checks.check import BEFORE, IMITATION
+from rl.checks.doctor import FirstUpdateChecks
 from rl.config import PPOConfig
 from rl.config.resume import stored_metadata
 from rl.evaluation.results import EpisodeRecord
@@ -111,7 +111,7 @@ def run_stages(job: Job, last: str = "report") -> Training:
         job.architecture.name, job.pretrained, job.label, job.title, job.seed, job.folder, plan, settings=sources
     )
     training = Training(job, plan, own_plan, settings, env, started, record)
-    examine_before_training(training)
+    check_before_training(training)
     for stage in STAGES:
         stage(training)
         if stage.__name__ == last:
@@ -119,15 +119,15 @@ def run_stages(job: Job, last: str = "report") -> Training:
     return training
 
 
-def examine_before_training(training: Training) -> None:
+def check_before_training(training: Training) -> None:
     """Run the doctor's checks of data and settings, and give the doctor the objects that later checks need."""
     job = training.job
     if job.pretrained:
-        job.doctor.provide(replays=job.config.replay_data_dir)
+        job.doctor.add(replays=job.config.replay_data_dir)
     else:
         absent = ("replays", "dataset", "statistics", "bc_policy", "bc_result", "probe")
-        job.doctor.lack(**dict.fromkeys(absent, "no imitation in this run"))
-    job.doctor.provide(
+        job.doctor.skip(**dict.fromkeys(absent, "no imitation in this run"))
+    job.doctor.add(
         config=job.config,
         levels={"train": job.data.train, "dev": job.data.dev, "test": job.data.test},
         bank=job.data.bank,
@@ -136,7 +136,7 @@ def examine_before_training(training: Training) -> None:
         env=training.env,
         folder=job.folder,
     )
-    job.doctor.examine(BEFORE)
+    job.doctor.run(BEFORE)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -151,16 +151,16 @@ def imitate(training: Training) -> None:
     training.pretrained = load_pretrained(job.folder, plan.device, job.config.frame_skip)
     if training.pretrained is not None:
         job.log(f"imitation is done: {job.folder / BC_POLICY}")
-        job.doctor.lack(dataset="imitation was done before the run was interrupted")
-        job.doctor.provide(statistics=training.pretrained.policy.statistics)
+        job.doctor.skip(dataset="imitation was done before the run was interrupted")
+        job.doctor.add(statistics=training.pretrained.policy.statistics)
         return
     dataset = load_demonstrations(job.config, job.data, job.architecture.observations, job.seed, job.log)
     dataset = dataset.stacked(job.architecture.stacking)
     write_json(job.folder / "pretrain" / DEMONSTRATIONS_FILE, {"key": dataset.key, "decisions": len(dataset)})
     initial = initial_agent_of(job.config, job.architecture, job.folder)
     statistics = initial.statistics if initial else dataset.statistics()
-    job.doctor.provide(statistics=statistics)
-    job.doctor.examine(IMITATION, dataset=dataset)
+    job.doctor.add(statistics=statistics)
+    job.doctor.run(IMITATION, dataset=dataset)
     torch.manual_seed(job.seed)  # for the initial weights
     policy = build_policy(job.architecture.imitated.name, statistics, precision=plan.precision, device=plan.device)
     if initial:
@@ -288,7 +288,7 @@ def make_agent(training: Training) -> PPO:
         job.log(
             f"{training.record.transfer}; {agreement:.0%} of greedy actions agree with the BC policy on held-out decisions"
         )
-        job.doctor.provide(bc_policy=pretrained.policy, bc_result=pretrained.result, probe=pretrained.probe)
+        job.doctor.add(bc_policy=pretrained.policy, bc_result=pretrained.result, probe=pretrained.probe)
     if initial:
         job.log(f"PPO starts from {job.config.init_from}; {training.record.transfer}")
     demonstrated: dict[str, np.ndarray] = {}  # runs along which --start-states lets episodes begin
@@ -327,8 +327,8 @@ def learn(job: Job, agent: PPO, monitor: TrainingMonitor) -> None:
         callbacks = [*profilers(job.config.profiling, job.folder), DigestTrail(job.folder)]
         if job.config.audit != "off":
             callbacks.append(Audit(job.config.audit, job.folder, monitor.warn, job.config.silence))
-        if job.doctor.rehearses:
-            callbacks.append(ExamineFirstUpdate(job.doctor))
+        if job.doctor.trial:
+            callbacks.append(FirstUpdateChecks(job.doctor))
         agent.learn(total, callback=[*callbacks, monitor])
         stop_if(monitor.stop)
         agent.logger.close()

@@ -131,7 +131,7 @@ class _Process:
 def _become(arguments: Sequence[str], output: Path) -> None:
     """Run the training in this process; never returns."""
     status = 1
-    Doctor.examine = lambda *_, **__: None  # type: ignore[method-assign]  # most of the time of so short a run
+    Doctor.run = lambda *_, **__: None  # type: ignore[method-assign]  # most of the time of so short a run
     try:
         with open(output, "w", buffering=1, encoding="utf-8") as sys.stdout:
             sys.stderr = sys.stdout
