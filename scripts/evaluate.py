@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def job() -> None:
         errors.needed("torch", "train")
-        from rl.experiment.evaluate import parse, run
+        from rl.tools.evaluate import parse, run
 
         run(*parse(given))
 

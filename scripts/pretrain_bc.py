@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def job() -> None:
         errors.needed("torch", "train")
-        from rl.experiment.pretrain import parse, run
+        from rl.tools.pretrain import parse, run
 
         run(parse(given))
 

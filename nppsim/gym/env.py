@@ -44,27 +44,36 @@ def as_bank(levels: Levels | None) -> LevelBank:
     if isinstance(levels, LevelBank):
         return levels
     levels = STARTER_LEVELS if levels is None else levels
-    return LevelBank(LevelSet.at(levels) if isinstance(levels, str | Path) else levels)
+    return LevelBank(_as_level_set(levels))
+
+
+def _as_level_set(levels: LevelSet | Sequence[Level] | str | Path) -> LevelSet | Sequence[Level]:
+    return LevelSet.at(levels) if isinstance(levels, str | Path) else levels
 
 
 class GymSimulator(BatchSimulator):
     """BatchSimulator that writes ``final_obs`` for every finished episode, and need not restart finished environments.
 
     BatchSimulator alone writes ``final_obs`` for truncated episodes only, for bootstrapping.
+    levels: as in ``as_bank``.
     max_episode_steps: decisions after which an episode is truncated, unless its level's time limit is shorter.
     Attributes: ``shown``, keys of all observations except ``graph``; ``graphs``, True if ``graph`` is observed.
     """
 
     def __init__(
         self,
-        levels: LevelBank,
+        levels: Levels | None,
         num_envs: int,
         *,
         observations: Sequence[str],
         max_episode_steps: int | None = None,
         **settings: Any,
     ):
-        super().__init__(levels, num_envs, observations=simulated_keys(observations), **settings)
+        if not isinstance(levels, LevelBank):
+            levels = _as_level_set(STARTER_LEVELS if levels is None else levels)
+        entries = levels.entries if isinstance(levels, LevelSet) else ()
+        self._categories = tuple(entry.category for entry in entries)  # empty if unknown
+        super().__init__(as_bank(levels), num_envs, observations=simulated_keys(observations), **settings)
         if max_episode_steps is not None:
             if max_episode_steps < 1:
                 raise ValueError(f"max_episode_steps must be at least 1; got {max_episode_steps}")
@@ -99,8 +108,9 @@ class GymSimulator(BatchSimulator):
         return rows | {GRAPH: tuple(map(graph_instance, observations["graph_state"]))} if self.graphs else rows
 
     def start_info(self, level: int) -> dict[str, Any]:
-        """Return the ``info`` of ``reset``: index and name of the level."""
-        return {"level": int(level), "level_name": self.bank.levels[level].name}
+        """Return the ``info`` of ``reset``: index, name and category of the level; the category is "" if unknown."""
+        category = self._categories[level] if self._categories else ""
+        return {"level": int(level), "level_name": self.bank.levels[level].name, "category": category}
 
     def episode_info(self, i: int) -> dict[str, Any]:
         """Return the ``info`` of the step that ended the episode of environment i."""
@@ -227,13 +237,14 @@ class NppEnv(EnvProperties, gymnasium.Env):
 
     ## Start of an episode
     The ninja starts at the spawn of a level.  ``options={"level": index}`` chooses the level; by default it is drawn
-    uniformly with the environment's generator (``reset(seed=...)``).  ``info``: ``level``, ``level_name``.
+    uniformly with the environment's generator (``reset(seed=...)``).  ``info``: ``level``, ``level_name``,
+    ``category`` ("" if unknown).
 
     ## End of an episode
     Terminated: the ninja reaches the exit, or dies.  Truncated: the episode reaches the level's time limit
     (``LevelBank.time_limit``: 300 frames plus 2 frames per px of path, at most 6000).  ``info`` of the last step:
-    ``is_success``, ``outcome`` ("won", "died", "timeout"), ``level``, ``level_name``, ``frames``, ``decisions``, ``gold``,
-    ``episode_return`` and ``reward_terms`` (name -> sum; they add up to the return).
+    ``is_success``, ``outcome`` ("won", "died", "timeout"), ``level``, ``level_name``, ``category``, ``frames``,
+    ``decisions``, ``gold``, ``episode_return`` and ``reward_terms`` (name -> sum; they add up to the return).
 
     ## Arguments
     levels: LevelBank, LevelSet, levels, or the path of a dataset folder; None: the 30 levels shipped with nppsim.
@@ -274,7 +285,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
                 f"render_mode is {render_mode!r}; expected None or 'rgb_array'; only gymnasium.make accepts 'human'"
             )
         self.simulator = GymSimulator(
-            as_bank(levels), 1, frame_skip=frame_skip, observations=observations, reward=reward, gamma=gamma, threads=1,
+            levels, 1, frame_skip=frame_skip, observations=observations, reward=reward, gamma=gamma, threads=1,
             profile=profile, stacking=stacking,
         )  # fmt: skip
         self.simulator.next_level[:] = NO_RESTART

@@ -20,7 +20,6 @@ from nppsim.gym.env import (
     Levels,
     Observations,
     Renderer,
-    as_bank,
     level_option,
 )
 from nppsim.gym.spaces import environment_space, flatten_vectors
@@ -74,7 +73,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
             raise ValueError(f"render_mode is {render_mode!r}; expected None or 'rgb_array'")
         self.autoreset_mode = _mode(autoreset_mode)
         self.simulator = GymSimulator(
-            as_bank(levels),
+            levels,
             num_envs,
             frame_skip=frame_skip,
             observations=observations,
@@ -126,7 +125,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
 
         seed: an integer (environment i gets seed + i), or one per environment; None continues with the same generator.
         options: "level": one index or int[num_envs].  "reset_mask": bool[num_envs], environments to start; default: all.
-        Returns observations and info: ``level`` and ``level_name``, with masks ``_level`` and ``_level_name``.
+        Returns observations and info: ``level``, ``level_name`` and ``category``, each with a mask (``_level``, ...).
         """
         if seed is None or isinstance(seed, int | np.integer):
             seeds = [None if seed is None else int(seed) + i for i in range(self.num_envs)]

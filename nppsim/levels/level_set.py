@@ -14,8 +14,8 @@ A folder such as ``datasets/train`` contains ``index.json`` and level files in t
 
 A folder of level files without index is a level set too.  The category of a level is then the name of its sub-folder,
 or "uncategorised".  Each line of a campaign file (``nppsim.levels.campaign``) is a level, with the file's name as its
-category (``S`` for ``S.txt``).  A sub-folder with an index is a separate level set.  Opening a set reads only the index;
-each level is read on access.
+category (``S`` for ``S.txt``).  A sub-folder with an index is a separate level set.  A sub-folder of an indexed set is
+the part of that set below it.  Opening a set reads only the index; each level is read on access.
 """
 
 import itertools
@@ -85,7 +85,7 @@ class LevelSet(Sequence[Level]):
         if not path.is_dir():
             what = "is a file" if path.exists() else "does not exist"
             raise LevelSetError(f"{path} {what}; give a folder of level files (scripts/generate_levels.py makes one)")
-        entries = _read_index(path) if (path / INDEX).exists() else _levels_in(path)
+        entries = _read_index(path) if (path / INDEX).exists() else _indexed_above(path) or _levels_in(path)
         if not entries and not may_be_empty:
             inner = sorted(folder.name for folder in path.iterdir() if (folder / INDEX).exists())
             there = f" of its own, but the level sets {', '.join(inner)}; open one of them" if inner else ""
@@ -269,6 +269,20 @@ def _campaign_entries(path: Path, category: str, file: str = "") -> list[LevelEn
     except LevelError as error:
         raise LevelSetError(str(error)) from error
     return [LevelEntry(category, file=f"{file or path.name}#{number}") for number in numbers]
+
+
+def _indexed_above(path: Path) -> list[LevelEntry]:
+    """Return the entries below ``path`` of the level set in the nearest parent folder with an index; [] without one."""
+    path = path.resolve()
+    above = next((folder for folder in path.parents if (folder / INDEX).is_file()), None)
+    if above is None or f'"{FORMAT}"'.encode() not in (above / INDEX).read_bytes():  # e.g. the index of another program
+        return []
+    prefix = f"{path.relative_to(above).as_posix()}/"
+    return [
+        replace(entry, file=entry.file.removeprefix(prefix))
+        for entry in _read_index(above)
+        if entry.file.startswith(prefix)
+    ]
 
 
 def _levels_in(path: Path) -> list[LevelEntry]:

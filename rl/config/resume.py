@@ -16,6 +16,8 @@ from rl.config import ExperimentConfig, HardwareConfig, HeadsConfig, HierarchyCo
 from rl.config.files import HOW, Settings, config_from_dict, dotted, known_settings, text_settings
 
 CONFIG = "config.json"
+RUN_FILE = "run.json"  # settings of one training, with their sources
+DEMONSTRATIONS_FILE = "demonstrations.json"  # digest of the demonstrations, in the folder ``pretrain`` of a training
 FINISHED_FILE = "finished.json"  # in the folder of a finished training
 OVERRIDDEN = "--resume-override"  # source of overridden settings
 _COMPARED = "policies of a run must be evaluated on the same episodes of the dev levels"

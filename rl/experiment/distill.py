@@ -1,6 +1,6 @@
 """Distillation stage of the main job, between imitation and PPO (docs/distillation.md).
 
-    pretrained = distill_teacher(job, plan, pretrained, path)
+    pretrained = distill_teacher(setup, plan, pretrained, path)
 
 The distilled policy replaces the BC policy as PPO's initial policy and as the reference of the KL penalty.
 """
@@ -15,10 +15,10 @@ from nppsim.observe import layout
 from rl.config.curriculum import CurriculumConfig
 from rl.distillation import DistillationError, Distiller
 from rl.events import EventWriter
-from rl.experiment.artifacts import DISTILLED_POLICY, PretrainedPolicy, load_pretrained, save_pretrained
-from rl.experiment.evaluator import play_dev_levels
+from rl.experiment.dev_evaluation import play_dev_levels
 from rl.experiment.follower import make_env
-from rl.experiment.jobs import Job, folder_of
+from rl.experiment.record import DISTILLED_POLICY, PretrainedPolicy, load_pretrained, save_pretrained
+from rl.experiment.setup import TrainingSetup, folder_of
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
@@ -31,12 +31,12 @@ LEAST_LENGTH = 16  # decisions of a rollout in each environment, at least
 LOG_LINES = 8  # number of progress lines in the log if there is no terminal for a progress bar
 
 
-def teacher_of(job: Job) -> Path | None:
-    """Return the checkpoint of the job's teacher, None without distillation."""
-    teacher = job.config.teacher
-    if teacher.name in (None, job.architecture.name) or not job.pretrained:
+def teacher_of(setup: TrainingSetup) -> Path | None:
+    """Return the checkpoint of the teacher, None without distillation."""
+    teacher = setup.config.teacher
+    if teacher.name in (None, setup.architecture.name) or not setup.pretrained:
         return None
-    trained = folder_of(job.config, job.root, str(teacher.name), "with_pretrain", job.seed) / "agent.safetensors"
+    trained = folder_of(setup.config, setup.root, str(teacher.name), "with_pretrain", setup.seed) / "agent.safetensors"
     return teacher.file or trained
 
 
@@ -52,39 +52,41 @@ def load_teacher(path: Path, frame_skip: int) -> NppPolicy:
     return policy.requires_grad_(False)
 
 
-def distill_teacher(job: Job, plan: hardware.Plan, pretrained: PretrainedPolicy, path: Path) -> PretrainedPolicy:
+def distill_teacher(
+    setup: TrainingSetup, plan: hardware.Plan, pretrained: PretrainedPolicy, path: Path
+) -> PretrainedPolicy:
     """Distil the teacher into the BC policy, or load the stored result.  path: checkpoint of the teacher."""
-    done = load_pretrained(job.folder, plan.device, job.config.frame_skip, DISTILLED_POLICY)
+    done = load_pretrained(setup.folder, plan.device, setup.config.frame_skip, DISTILLED_POLICY)
     if done is not None:
-        job.log(f"distillation is done: {job.folder / DISTILLED_POLICY}")
+        setup.log(f"distillation is done: {setup.folder / DISTILLED_POLICY}")
         return done
-    student, unfinished = pretrained.policy, job.folder / UNFINISHED
-    teacher = load_teacher(path, job.config.frame_skip).to(plan.device)
-    distiller = make_distiller(job, plan, student, teacher)
+    student, unfinished = pretrained.policy, setup.folder / UNFINISHED
+    teacher = load_teacher(path, setup.config.frame_skip).to(plan.device)
+    distiller = make_distiller(setup, plan, student, teacher)
     if unfinished.is_file():
         stored = checkpoint.load(unfinished)
         student.load_state_dict(stored["policy"])
         distiller.load(stored["training"])
-        job.log(f"distillation resumes after {distiller.decisions:,} decisions")
+        setup.log(f"distillation resumes after {distiller.decisions:,} decisions")
     else:
-        check_worth(job, student, teacher, path)
+        check_worth(setup, student, teacher, path)
     before = distiller.seconds
-    train(job, distiller)
+    train(setup, distiller)
     student.set_training_mode(False)
     distilled = replace(
         pretrained, policy=student, distillation_s=distiller.seconds, spent_before=pretrained.spent_before + before
     )
-    config = {"teacher": asdict(job.config.teacher)}
-    save_pretrained(job.folder, distilled, job.config.frame_skip, config, DISTILLED_POLICY)
+    config = {"teacher": asdict(setup.config.teacher)}
+    save_pretrained(setup.folder, distilled, setup.config.frame_skip, config, DISTILLED_POLICY)
     unfinished.unlink(missing_ok=True)
-    job.log(
-        f"distillation: {distiller.decisions:,} decisions in {distiller.seconds / 60:.1f} min, {path} into {job.title}"
-        + (f"; now {_success(job, student):.0%} of the dev levels" if job.config.evaluation.in_training else "")
+    setup.log(
+        f"distillation: {distiller.decisions:,} decisions in {distiller.seconds / 60:.1f} min, {path} into {setup.title}"
+        + (f"; now {_success(setup, student):.0%} of the dev levels" if setup.config.evaluation.in_training else "")
     )
     return distilled
 
 
-def make_distiller(job: Job, plan: hardware.Plan, student: NppPolicy, teacher: NppPolicy) -> Distiller:
+def make_distiller(setup: TrainingSetup, plan: hardware.Plan, student: NppPolicy, teacher: NppPolicy) -> Distiller:
     """Make the distiller, with its own environments, whose observations include those of student and teacher.
 
     A rollout has as many decisions as in PPO, but in more environments: distillation needs no consecutive decisions, and two
@@ -92,25 +94,25 @@ def make_distiller(job: Job, plan: hardware.Plan, student: NppPolicy, teacher: N
     """
     num_envs = max(plan.num_envs, min(ENVS, plan.batch_size // LEAST_LENGTH))
     env = make_env(
-        replace(job.config, curriculum=CurriculumConfig()),
-        job.data,
-        job.architecture,
+        replace(setup.config, curriculum=CurriculumConfig()),
+        setup.data,
+        setup.architecture,
         plan,
-        job.seed,
-        job.ranks,
+        setup.seed,
+        setup.ranks,
         observations=layout.observation_keys({*student.observations, *teacher.observations}),
         num_envs=num_envs,
     )
     pool = ThreadPool(plan.torch_threads)
-    settings, length = job.config.teacher, plan.batch_size // num_envs
-    return Distiller(student, teacher, env, settings, rollout_length=length, pool=pool, seed=job.seed)
+    settings, length = setup.config.teacher, plan.batch_size // num_envs
+    return Distiller(student, teacher, env, settings, rollout_length=length, pool=pool, seed=setup.seed)
 
 
-def train(job: Job, distiller: Distiller) -> None:
+def train(setup: TrainingSetup, distiller: Distiller) -> None:
     """Distil until the limit of decisions or minutes; log metrics, and save the state every SAVE_SECONDS for resuming."""
-    cut_events(job.folder / BOARD, 0, distillation=distiller.updates)
+    cut_events(setup.folder / BOARD, 0, distillation=distiller.updates)
     with (
-        EventWriter(job.folder / BOARD) as writer,
+        EventWriter(setup.folder / BOARD) as writer,
         progress_bar(total=100, title="distillation", unit="%") as bar,
     ):
         saved, logged = distiller.seconds, int(LOG_LINES * distiller.progress)
@@ -125,27 +127,29 @@ def train(job: Job, distiller: Distiller) -> None:
             bar.set_postfix_str(line)
             if bar.disable and int(LOG_LINES * distiller.progress) > logged:  # there is no terminal for the bar
                 logged = int(LOG_LINES * distiller.progress)
-                job.log(
+                setup.log(
                     f"distillation {distiller.progress:4.0%}: {distiller.decisions:,} decisions, "
                     f"{metrics['decisions_per_s']:,.0f}/s, {line}"
                 )
             if distiller.seconds - saved >= SAVE_SECONDS:
-                frame_skip, state = job.config.frame_skip, distiller.state()
-                checkpoint.save(job.folder / UNFINISHED, distiller.student, frame_skip=frame_skip, training=state)
+                frame_skip, state = setup.config.frame_skip, distiller.state()
+                checkpoint.save(setup.folder / UNFINISHED, distiller.student, frame_skip=frame_skip, training=state)
                 saved = distiller.seconds
 
 
-def check_worth(job: Job, student: NppPolicy, teacher: NppPolicy, path: Path) -> None:
+def check_worth(setup: TrainingSetup, student: NppPolicy, teacher: NppPolicy, path: Path) -> None:
     """Raise DistillationError if the teacher wins no more dev levels than the student; do nothing without dev evaluations."""
-    if not job.config.evaluation.in_training:
+    if not setup.config.evaluation.in_training:
         return
-    theirs, mine = _success(job, teacher), _success(job, student)
-    job.log(f"teacher {path}: {teacher.architecture}, finishes {theirs:.0%} of the dev levels, the student {mine:.0%}")
+    theirs, mine = _success(setup, teacher), _success(setup, student)
+    setup.log(
+        f"teacher {path}: {teacher.architecture}, finishes {theirs:.0%} of the dev levels, the student {mine:.0%}"
+    )
     if theirs <= mine:
         problem = f"{path}: finishes {theirs:.1%} of the dev levels, no more than the student ({mine:.1%})"
         raise DistillationError(f"{problem}; give a better teacher, or leave out --teacher")
 
 
-def _success(job: Job, policy: NppPolicy) -> float:
-    suite = job.suites.periodic(get_architecture(policy.architecture))
-    return play_dev_levels(suite, policy, job.config.evaluation.deterministic)[0].overall
+def _success(setup: TrainingSetup, policy: NppPolicy) -> float:
+    suite = setup.suites.periodic(get_architecture(policy.architecture))
+    return play_dev_levels(suite, policy, setup.config.evaluation.deterministic)[0].overall

@@ -2,7 +2,7 @@
 
 Trainings use ``plan_of``, and ``python -m hardware plan --measure`` uses ``measured``.
 
-plan = plan_of(job)                  # also stores the plan in the run's folder, for resuming
+plan = plan_of(setup)                  # also stores the plan in the run's folder, for resuming
 report = measured("vision_free", hardware.PlanRequest(), hardware.detect())
 print(report)
 """
@@ -23,9 +23,9 @@ from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels.level_set import LevelSet
 from rl.config import CurriculumConfig, PPOConfig
 from rl.curriculum import make_sampler
-from rl.experiment.artifacts import read_plan, save_plan
 from rl.experiment.data import statistics_of_random_play
-from rl.experiment.jobs import Job
+from rl.experiment.record import read_plan, save_plan
+from rl.experiment.setup import TrainingSetup
 from rl.policy.architectures import Architecture, get_architecture
 from rl.ppo import make_ppo
 from rl.ppo.update_benchmark import UpdateBenchmark, stored_timings
@@ -34,21 +34,21 @@ from rl.ppo.vec_env import BatchVecEnv
 TIMED_UPDATES = 2  # number of timed updates, after a warm-up update
 
 
-def plan_of(job: Job) -> hardware.Plan:
+def plan_of(setup: TrainingSetup) -> hardware.Plan:
     """Return the stored plan of a run; without one, make a plan from measured updates, and store it."""
-    plan_request = job.config.plan_request
-    condition = "with imitation" if job.pretrained else "without imitation"
-    heading = f"\n{job.architecture.name}, {condition}, seed {job.seed}"
-    plan = read_plan(job.folder, plan_request)
+    plan_request = setup.config.plan_request
+    condition = "with imitation" if setup.pretrained else "without imitation"
+    heading = f"\n{setup.architecture.name}, {condition}, seed {setup.seed}"
+    plan = read_plan(setup.folder, plan_request)
     if plan is not None:
-        job.log(f"{heading}: resumes with its stored plan\n{plan}")
-        if plan.machine.cpu != job.machine.cpu:
-            job.log(f"warning: the run began on {plan.machine.name}; results may differ in rounding")
+        setup.log(f"{heading}: resumes with its stored plan\n{plan}")
+        if plan.machine.cpu != setup.machine.cpu:
+            setup.log(f"warning: the run began on {plan.machine.name}; results may differ in rounding")
     else:
-        planned = planner(job.architecture, plan_request, job.machine.times(job.ranks.machines))
-        plan = _measured_plan(job.architecture, planned, planned(), job.machine)
-        job.log(f"{heading}\n{plan}")
-        save_plan(job.folder, plan, plan_request)
+        planned = planner(setup.architecture, plan_request, setup.machine.times(setup.ranks.machines))
+        plan = _measured_plan(setup.architecture, planned, planned(), setup.machine)
+        setup.log(f"{heading}\n{plan}")
+        save_plan(setup.folder, plan, plan_request)
     torch.set_num_threads(1)  # threads for parts of a minibatch (``ThreadPool``) are faster than threads in operations
     return plan
 
@@ -117,5 +117,5 @@ def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:
     ppo = make_ppo(env, architecture, settings, plan, statistics=statistics, device=plan.device)
     ppo.learn(plan.batch_size)
     decisions, seconds = ppo.decisions_played, ppo.seconds
-    ppo.learn((1 + TIMED_UPDATES) * plan.batch_size)
+    ppo.learn(TIMED_UPDATES * plan.batch_size, reset_num_timesteps=False)
     return (ppo.decisions_played - decisions) / (ppo.seconds - seconds)

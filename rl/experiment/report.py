@@ -2,7 +2,7 @@
 
     write_report(experiment, folder / "report.html")
 
-``experiment`` is the result of ``rl.experiment.artifacts.report_view``.  Relative paths refer to the report's folder or the
+``experiment`` is the result of ``rl.experiment.record.report_view``.  Relative paths refer to the report's folder or the
 working directory; those of films refer to the folder of the run.
 """
 

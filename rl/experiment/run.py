@@ -21,7 +21,12 @@ from rl.config import ExperimentConfig
 from rl.config.resume import changes, check_levels, resumed_config, stored_config, stored_metadata
 from rl.curriculum import make_sampler
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
-from rl.experiment.artifacts import (
+from rl.experiment.data import Data, Log, audit_rewards, load_data, load_demonstrations
+from rl.experiment.distill import load_teacher
+from rl.experiment.initial_agent import first_network, load_initial_agent
+from rl.experiment.log_file import LogFile
+from rl.experiment.plan import planner
+from rl.experiment.record import (
     SUMMARY,
     ExperimentRecord,
     RunRecord,
@@ -33,12 +38,7 @@ from rl.experiment.artifacts import (
     versions,
     write_experiment,
 )
-from rl.experiment.data import Data, Log, audit_rewards, load_data, load_demonstrations
-from rl.experiment.distill import load_teacher
-from rl.experiment.initial_agent import first_network, load_initial_agent
-from rl.experiment.jobs import Job, make_jobs
-from rl.experiment.log_file import LogFile
-from rl.experiment.plan import planner
+from rl.experiment.setup import TrainingSetup, make_setups
 from rl.experiment.stages import run_stages
 from rl.experiment.viewer import viewed
 from rl.policy.architectures import get_architecture
@@ -84,13 +84,13 @@ def run(
             log_file.open(folder, check)
             log_file(f"experiment folder: {folder}")
             warn_about_networks(config, log_file)
-            jobs = make_jobs(
+            setups = make_setups(
                 record.config, data, machine, folder, uploader, log_file, config.previous_checkpoint, ranks
             )
             try:
                 with viewed(folder, log_file) if config.visualize_training else nullcontext():
-                    for job in jobs:
-                        record = record.with_run(train_or_load(replace(job, on_metrics=on_metrics), config))
+                    for setup in setups:
+                        record = record.with_run(train_or_load(replace(setup, on_metrics=on_metrics), config))
                         write_experiment(record, folder)
             except KeyboardInterrupt as interruption:
                 raise KeyboardInterrupt(*interruption.args, f"resume with --resume-from {folder}") from None
@@ -158,16 +158,16 @@ def warn_about_networks(config: ExperimentConfig, log: Log) -> None:
         log(f"warning: {', '.join(subtasks)}: subtasks did not improve success in our tests (docs/architectures.md)")
 
 
-def train_or_load(job: Job, config: ExperimentConfig) -> RunRecord:
+def train_or_load(setup: TrainingSetup, config: ExperimentConfig) -> RunRecord:
     """Run or resume one training, or load its record if the training is finished."""
-    if is_extended(job.folder, config.ppo):
-        job.log(f"{job.title}: PPO was finished and continues; the test levels are played at its end")
-        reopen(job.folder)
-    done = read_run(job.folder, [level for level, _ in job.data.test])
+    if is_extended(setup.folder, config.ppo):
+        setup.log(f"{setup.title}: PPO was finished and continues; the test levels are played at its end")
+        reopen(setup.folder)
+    done = read_run(setup.folder, [level for level, _ in setup.data.test])
     if done is None:
-        return run_stages(job).record
-    job.log(f"{job.title}: is finished" + (" and stays unchanged" if config.resume_override else ""))
-    return replace(done, label=job.label, title=job.title)  # depend on the number of seeds, which may change
+        return run_stages(setup).record
+    setup.log(f"{setup.title}: is finished" + (" and stays unchanged" if config.resume_override else ""))
+    return replace(done, label=setup.label, title=setup.title)  # depend on the number of seeds, which may change
 
 
 def begin_record(

@@ -1,7 +1,7 @@
 """One training as a sequence of stages.
 
-    training = run_stages(job)               # imitate -> distill -> ppo -> evaluate -> report
-    run_stages(job, last="imitate")          # up to this stage
+    training = run_stages(setup)               # imitate -> distill -> ppo -> evaluate -> report
+    run_stages(setup, last="imitate")          # up to this stage
 
 Each stage is a function that adds its result to a ``Training`` and stores it in the run's folder.  A stage whose result is
 stored loads it instead, so an interrupted training resumes.
@@ -25,12 +25,18 @@ from nppsim.io.signals import deferred_signals
 from rl.checks.check import BEFORE, IMITATION
 from rl.checks.doctor import FirstUpdateChecks
 from rl.config import PPOConfig
-from rl.config.resume import stored_metadata
+from rl.config.resume import DEMONSTRATIONS_FILE, RUN_FILE, stored_metadata
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.suite import Policy, RandomPolicy
 from rl.evaluation.video import record_evaluation
 from rl.events import EventWriter
-from rl.experiment.artifacts import (
+from rl.experiment.data import load_demonstrations, runs_without_imitation, statistics_of_random_play
+from rl.experiment.dev_evaluation import dev_evaluation, remote_evaluator, stop_if
+from rl.experiment.distill import distill_teacher, teacher_of
+from rl.experiment.follower import Task, make_env
+from rl.experiment.initial_agent import fresh_tensors, initial_agent_of
+from rl.experiment.plan import plan_of
+from rl.experiment.record import (
     BC_POLICY,
     PretrainedPolicy,
     RunRecord,
@@ -39,18 +45,12 @@ from rl.experiment.artifacts import (
     save_run,
     settings_with_sources,
 )
-from rl.experiment.data import load_demonstrations, runs_without_imitation, statistics_of_random_play
-from rl.experiment.distill import distill_teacher, teacher_of
-from rl.experiment.evaluator import dev_evaluation, remote_evaluator, stop_if
-from rl.experiment.follower import Task, make_env
-from rl.experiment.initial_agent import fresh_tensors, initial_agent_of
-from rl.experiment.jobs import Job
-from rl.experiment.plan import plan_of
+from rl.experiment.setup import TrainingSetup
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import check_same_policy, transfer
 from rl.ppo import make_ppo
-from rl.ppo.logs import BOARD, FunctionOutput, cut_events, speed, write_settings
+from rl.ppo.logs import BOARD, FunctionOutput, cut_events, write_settings
 from rl.ppo.ppo import PPO
 from rl.ppo.variants.recurrent import segment_length
 from rl.ppo.vec_env import BatchVecEnv
@@ -59,7 +59,6 @@ from rl.training.alarms import Audit
 from rl.training.callbacks import profilers
 from rl.training.digests import DigestTrail, read_trail
 from rl.training.monitor import TrainingMonitor
-from rl.training.runs import DEMONSTRATIONS_FILE, RUN_FILE
 
 UNFINISHED = f"pretrain/unfinished{checkpoint.SUFFIX}"
 PROBE_ROWS = 512  # number of held-out demonstrated decisions on which the BC policy and PPO's initial policy must agree
@@ -78,7 +77,7 @@ class Training:
     agent: result of ``ppo``.
     """
 
-    job: Job
+    setup: TrainingSetup
     plan: hardware.Plan
     own_plan: hardware.Plan
     settings: PPOConfig
@@ -93,24 +92,31 @@ class Training:
         self.record = replace(self.record, **results)
 
 
-def run_stages(job: Job, last: str = "report") -> Training:
+def run_stages(setup: TrainingSetup, last: str = "report") -> Training:
     """Plan a training, make its environments, and run or resume the stages up to ``last``; return their results."""
     started = time.monotonic()
-    job.folder.mkdir(parents=True, exist_ok=True)
-    plan = plan_of(job)
-    settings = job.config.ppo.settled(plan)
-    sources = settings_with_sources(job.config, settings, plan)
-    metadata = {"label": job.label, "seed": job.seed, "pretrained": job.pretrained}
-    write_json(job.folder / RUN_FILE, metadata | {"settings": sources})
-    write_settings(job.folder / BOARD, sources)
-    own_plan = plan.of_each(job.ranks.size)
-    if job.architecture.memory:
+    setup.folder.mkdir(parents=True, exist_ok=True)
+    plan = plan_of(setup)
+    settings = setup.config.ppo.settled(plan)
+    sources = settings_with_sources(setup.config, settings, plan)
+    metadata = {"label": setup.label, "seed": setup.seed, "pretrained": setup.pretrained}
+    write_json(setup.folder / RUN_FILE, metadata | {"settings": sources})
+    write_settings(setup.folder / BOARD, sources)
+    own_plan = plan.of_each(setup.ranks.size)
+    if setup.architecture.memory:
         segment_length(settings, own_plan)  # raises errors about rollout and segment lengths before imitation
-    env = make_env(job.config, job.data, job.architecture, own_plan, job.seed, job.ranks)
+    env = make_env(setup.config, setup.data, setup.architecture, own_plan, setup.seed, setup.ranks)
     record = RunRecord(
-        job.architecture.name, job.pretrained, job.label, job.title, job.seed, job.folder, plan, settings=sources
+        setup.architecture.name,
+        setup.pretrained,
+        setup.label,
+        setup.title,
+        setup.seed,
+        setup.folder,
+        plan,
+        settings=sources,
     )
-    training = Training(job, plan, own_plan, settings, env, started, record)
+    training = Training(setup, plan, own_plan, settings, env, started, record)
     check_before_training(training)
     for stage in STAGES:
         stage(training)
@@ -121,22 +127,22 @@ def run_stages(job: Job, last: str = "report") -> Training:
 
 def check_before_training(training: Training) -> None:
     """Run the doctor's checks of data and settings, and give the doctor the objects that later checks need."""
-    job = training.job
-    if job.pretrained:
-        job.doctor.add(replays=job.config.replay_data_dir)
+    setup = training.setup
+    if setup.pretrained:
+        setup.doctor.add(replays=setup.config.replay_data_dir)
     else:
         absent = ("replays", "dataset", "statistics", "bc_policy", "bc_result", "probe")
-        job.doctor.skip(**dict.fromkeys(absent, "no imitation in this run"))
-    job.doctor.add(
-        config=job.config,
-        levels={"train": job.data.train, "dev": job.data.dev, "test": job.data.test},
-        bank=job.data.bank,
-        suites=job.suites.all(job.architecture),
+        setup.doctor.skip(**dict.fromkeys(absent, "no imitation in this run"))
+    setup.doctor.add(
+        config=setup.config,
+        levels={"train": setup.data.train, "dev": setup.data.dev, "test": setup.data.test},
+        bank=setup.data.bank,
+        suites=setup.suites.all(setup.architecture),
         settings=training.settings,
         env=training.env,
-        folder=job.folder,
+        folder=setup.folder,
     )
-    job.doctor.run(BEFORE)
+    setup.doctor.run(BEFORE)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -145,77 +151,79 @@ def check_before_training(training: Training) -> None:
 
 def imitate(training: Training) -> None:
     """Train the BC policy, or load the stored one; do nothing in a run without imitation."""
-    job, plan = training.job, training.plan
-    if not job.pretrained:
+    setup, plan = training.setup, training.plan
+    if not setup.pretrained:
         return
-    training.pretrained = load_pretrained(job.folder, plan.device, job.config.frame_skip)
+    training.pretrained = load_pretrained(setup.folder, plan.device, setup.config.frame_skip)
     if training.pretrained is not None:
-        job.log(f"imitation is done: {job.folder / BC_POLICY}")
-        job.doctor.skip(dataset="imitation was done before the run was interrupted")
-        job.doctor.add(statistics=training.pretrained.policy.statistics)
+        setup.log(f"imitation is done: {setup.folder / BC_POLICY}")
+        setup.doctor.skip(dataset="imitation was done before the run was interrupted")
+        setup.doctor.add(statistics=training.pretrained.policy.statistics)
         return
-    dataset = load_demonstrations(job.config, job.data, job.architecture.observations, job.seed, job.log)
-    dataset = dataset.stacked(job.architecture.stacking)
-    write_json(job.folder / "pretrain" / DEMONSTRATIONS_FILE, {"key": dataset.key, "decisions": len(dataset)})
-    initial = initial_agent_of(job.config, job.architecture, job.folder)
+    dataset = load_demonstrations(setup.config, setup.data, setup.architecture.observations, setup.seed, setup.log)
+    dataset = dataset.stacked(setup.architecture.stacking)
+    write_json(setup.folder / "pretrain" / DEMONSTRATIONS_FILE, {"key": dataset.key, "decisions": len(dataset)})
+    initial = initial_agent_of(setup.config, setup.architecture, setup.folder)
     statistics = initial.statistics if initial else dataset.statistics()
-    job.doctor.add(statistics=statistics)
-    job.doctor.run(IMITATION, dataset=dataset)
-    torch.manual_seed(job.seed)  # for the initial weights
-    policy = build_policy(job.architecture.imitated.name, statistics, precision=plan.precision, device=plan.device)
+    setup.doctor.add(statistics=statistics)
+    setup.doctor.run(IMITATION, dataset=dataset)
+    torch.manual_seed(setup.seed)  # for the initial weights
+    policy = build_policy(setup.architecture.imitated.name, statistics, precision=plan.precision, device=plan.device)
     if initial:
         report = transfer(initial.state_dict(), policy)
-        job.log(f"imitation starts from {job.config.init_from}; {report}")
-    result, before = clone_behaviour(job, policy, dataset, ThreadPool(plan.torch_threads))
-    job.log(result.table())
+        setup.log(f"imitation starts from {setup.config.init_from}; {report}")
+    result, before = clone_behaviour(setup, policy, dataset, ThreadPool(plan.torch_threads))
+    setup.log(result.table())
     probe = dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS])
     training.pretrained = PretrainedPolicy(policy, result, probe, dataset.runs(), spent_before=before)
-    save_pretrained(job.folder, training.pretrained, job.config.frame_skip, {"bc": asdict(job.config.bc)})
-    (job.folder / UNFINISHED).unlink(missing_ok=True)
+    save_pretrained(setup.folder, training.pretrained, setup.config.frame_skip, {"bc": asdict(setup.config.bc)})
+    (setup.folder / UNFINISHED).unlink(missing_ok=True)
 
 
-def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, pool: ThreadPool) -> tuple[BCResult, float]:
+def clone_behaviour(
+    setup: TrainingSetup, policy: NppPolicy, dataset: BCDataset, pool: ThreadPool
+) -> tuple[BCResult, float]:
     """Fit the policy to the demonstrations, resuming after the last finished epoch.
 
     Writes the best weights so far to ``bc_best.safetensors``, and the state to resume from to ``unfinished.safetensors``.
     Returns the result of imitation, and the seconds spent in earlier, interrupted processes.
     """
-    unfinished, board = job.folder / UNFINISHED, job.folder / BOARD
+    unfinished, board = setup.folder / UNFINISHED, setup.folder / BOARD
 
     def save(path: Path, epoch: int, state: dict | None = None) -> None:
-        config = {"bc": asdict(job.config.bc), "epoch": epoch}
-        checkpoint.save(path, policy, frame_skip=job.config.frame_skip, config=config, training=state)
+        config = {"bc": asdict(setup.config.bc), "epoch": epoch}
+        checkpoint.save(path, policy, frame_skip=setup.config.frame_skip, config=config, training=state)
 
     state = None
     if unfinished.is_file():
         stored = checkpoint.load(unfinished)
-        checkpoint.check_frame_skip(unfinished, stored, job.config.frame_skip)
+        checkpoint.check_frame_skip(unfinished, stored, setup.config.frame_skip)
         policy.load_state_dict(stored["policy"])
         state = stored["training"]
-        job.log(f"imitation resumes after epoch {len(state['history'])}")
+        setup.log(f"imitation resumes after epoch {len(state['history'])}")
     cut_events(board, 0, epochs=len(state["history"]) if state else -1)
     with EventWriter(board) as writer:
         result = imitation.pretrain(
             policy,
             dataset,
-            replace(job.config.bc, seed=job.seed),
+            replace(setup.config.bc, seed=setup.seed),
             writer,
             hooks=imitation.Hooks(
-                on_improvement=lambda _, epoch: save(job.folder / "pretrain" / "bc_best.safetensors", epoch),
+                on_improvement=lambda _, epoch: save(setup.folder / "pretrain" / "bc_best.safetensors", epoch),
                 on_epoch=lambda state: save(unfinished, len(state["history"]), state),
             ),
             state=state,
             pool=pool,
-            log=job.log,
+            log=setup.log,
         )
     return result, state["seconds"] if state else 0.0
 
 
 def distill(training: Training) -> None:
     """Distil the teacher into the BC policy, or load the result; do nothing without a teacher."""
-    teacher = teacher_of(training.job)
+    teacher = teacher_of(training.setup)
     if training.pretrained is not None and teacher is not None:
-        training.pretrained = distill_teacher(training.job, training.plan, training.pretrained, teacher)
+        training.pretrained = distill_teacher(training.setup, training.plan, training.pretrained, teacher)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -228,33 +236,33 @@ def ppo(training: Training) -> None:
     The first Ctrl-C ends training after the current update, with a checkpoint; a second Ctrl-C ends it immediately.  The
     KeyboardInterrupt names the newest checkpoint.
     """
-    job = training.job
+    setup = training.setup
     training.agent = agent = make_agent(training)
     with (
-        deferred_signals(lambda name: job.log(f"{name}: training ends after this update, with a checkpoint")) as stop,
-        remote_evaluator(job, training.plan, stop) as remote,
+        deferred_signals(lambda name: setup.log(f"{name}: training ends after this update, with a checkpoint")) as stop,
+        remote_evaluator(setup, training.plan, stop) as remote,
     ):
-        evaluate_dev = dev_evaluation(job, stop)
+        evaluate_dev = dev_evaluation(setup, stop)
         monitor = TrainingMonitor(
-            job.config, job.root, job.folder, evaluate_dev, job.uploader, job.log, stop=stop, remote=remote
+            setup.config, setup.root, setup.folder, evaluate_dev, setup.uploader, setup.log, stop=stop, remote=remote
         )
-        job.ranks.stop = stop
+        setup.ranks.stop = stop
         try:
-            learn(job, agent, monitor)
+            learn(setup, agent, monitor)
         except KeyboardInterrupt as interruption:
             made = monitor.checkpoints.existing()
             newest = f"checkpoint: {made[-1]}" if made else "no update was finished"
             raise KeyboardInterrupt(*interruption.args, newest) from None
-        path = job.folder / "agent.safetensors"
-        checkpoint.save(path, agent.policy, frame_skip=job.config.frame_skip, config=job.config.to_dict())
+        path = setup.folder / "agent.safetensors"
+        checkpoint.save(path, agent.policy, frame_skip=setup.config.frame_skip, config=setup.config.to_dict())
         if agent.policy.memory is None:
-            training_state.save_sb3_zip(agent, job.folder / "final_model.zip")
+            training_state.save_sb3_zip(agent, setup.folder / "final_model.zip")
         else:
-            name = job.architecture.name
-            job.log(f"{name}: no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies")
+            name = setup.architecture.name
+            setup.log(f"{name}: no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies")
         stop_if(stop)
     events, summary = monitor.events + agent.sampler.events, agent.sampler.summary()
-    training.add(events=events, curriculum=summary, speed=speed(agent))
+    training.add(events=events, curriculum=summary, speed=agent.speed())
 
 
 def make_agent(training: Training) -> PPO:
@@ -262,49 +270,49 @@ def make_agent(training: Training) -> PPO:
 
     Initial weights are also the reference of the KL penalty.
     """
-    job, pretrained = training.job, training.pretrained
-    initial = None if pretrained else initial_agent_of(job.config, job.architecture, job.folder)
+    setup, pretrained = training.setup, training.pretrained
+    initial = None if pretrained else initial_agent_of(setup.config, setup.architecture, setup.folder)
     source = pretrained.policy if pretrained else initial
     statistics = source.statistics if source else None
     if statistics is None:
-        statistics = statistics_of_random_play(training.env, job.seed)
+        statistics = statistics_of_random_play(training.env, setup.seed)
     agent = make_ppo(
         training.env,
-        job.architecture.name,
+        setup.architecture.name,
         training.settings,
         training.own_plan,
-        from_stage=job.config.hierarchy.from_stage,
+        from_stage=setup.config.hierarchy.from_stage,
         statistics=statistics,
-        seed=job.seed,
+        seed=setup.seed,
         device=training.plan.device,
-        ranks=job.ranks,
+        ranks=setup.ranks,
     )
     if source:
-        fresh = fresh_tensors(source, job.architecture)
+        fresh = fresh_tensors(source, setup.architecture)
         training.add(transfer=transfer(source.state_dict(), agent.policy, fresh=fresh))
         agent.set_reference(agent.policy)
     if pretrained:
         agreement = check_same_policy(pretrained.policy, agent.policy, pretrained.probe)
-        job.log(
+        setup.log(
             f"{training.record.transfer}; {agreement:.0%} of greedy actions agree with the BC policy on held-out decisions"
         )
-        job.doctor.add(bc_policy=pretrained.policy, bc_result=pretrained.result, probe=pretrained.probe)
+        setup.doctor.add(bc_policy=pretrained.policy, bc_result=pretrained.result, probe=pretrained.probe)
     if initial:
-        job.log(f"PPO starts from {job.config.init_from}; {training.record.transfer}")
+        setup.log(f"PPO starts from {setup.config.init_from}; {training.record.transfer}")
     demonstrated: dict[str, np.ndarray] = {}  # runs along which --start-states lets episodes begin
     if (starts := training.env.sampler.starts) is not None:
-        runs = pretrained.runs if pretrained else runs_without_imitation(job.config, job.data, job.log)
-        levels = [level.fingerprint for level, _ in job.data.train if level.fingerprint in runs]
+        runs = pretrained.runs if pretrained else runs_without_imitation(setup.config, setup.data, setup.log)
+        levels = [level.fingerprint for level, _ in setup.data.train if level.fingerprint in runs]
         demonstrated = {level: runs[level] for level in levels}
-        count = f"{starts.add(demonstrated)} of {len(job.data.train)} training levels"
-        job.log(f"start states: demonstrations of {count}, the agent's best runs on the others")
-    job.ranks.release(
+        count = f"{starts.add(demonstrated)} of {len(setup.data.train)} training levels"
+        setup.log(f"start states: demonstrations of {count}, the agent's best runs on the others")
+    setup.ranks.release(
         Task(
-            job.architecture.name,
+            setup.architecture.name,
             training.settings,
             training.own_plan,
-            job.seed,
-            job.data.fingerprints,
+            setup.seed,
+            setup.data.fingerprints,
             statistics,
             agent.policy.state_dict(),
             None if agent.reference is None else agent.reference.state_dict(),
@@ -314,42 +322,42 @@ def make_agent(training: Training) -> PPO:
     return agent
 
 
-def learn(job: Job, agent: PPO, monitor: TrainingMonitor) -> None:
+def learn(setup: TrainingSetup, agent: PPO, monitor: TrainingMonitor) -> None:
     """Train in all processes, from the newest checkpoint to the end; return immediately if training is finished."""
-    finished = monitor.begin(agent, job.previous_checkpoint)
-    if job.on_metrics is not None:
-        agent.logger.output_formats.append(FunctionOutput(job.on_metrics))
-    if not agent.updates and not job.previous_checkpoint:
-        check_lost_checkpoints(job)
-    total = job.config.ppo.total_timesteps
-    job.ranks.release(None if finished else total)
+    finished = monitor.begin(agent, setup.previous_checkpoint)
+    if setup.on_metrics is not None:
+        agent.logger.output_formats.append(FunctionOutput(setup.on_metrics))
+    if not agent.updates and not setup.previous_checkpoint:
+        check_lost_checkpoints(setup)
+    total = setup.config.ppo.total_timesteps
+    setup.ranks.release(None if finished else total)
     if not finished:
-        callbacks = [*profilers(job.config.profiling, job.folder), DigestTrail(job.folder)]
-        if job.config.audit != "off":
-            callbacks.append(Audit(job.config.audit, job.folder, monitor.warn, job.config.silence))
-        if job.doctor.trial:
-            callbacks.append(FirstUpdateChecks(job.doctor))
-        agent.learn(total, callback=[*callbacks, monitor])
+        callbacks = [*profilers(setup.config.profiling, setup.folder), DigestTrail(setup.folder)]
+        if setup.config.audit != "off":
+            callbacks.append(Audit(setup.config.audit, setup.folder, monitor.warn, setup.config.silence))
+        if setup.doctor.trial:
+            callbacks.append(FirstUpdateChecks(setup.doctor))
+        agent.learn(total - agent.num_timesteps, callback=[*callbacks, monitor], reset_num_timesteps=False)
         stop_if(monitor.stop)
         agent.logger.close()
         monitor.save(monitor.checkpoints.final)
-    job.ranks.release(None)
+    setup.ranks.release(None)
 
 
-def check_lost_checkpoints(job: Job) -> None:
+def check_lost_checkpoints(setup: TrainingSetup) -> None:
     """Raise CheckpointError if a run's checkpoints were removed.
 
     The run has no checkpoint, but its digests (``rl.training.digests``) record enough decisions to have written one.
     """
-    decisions = [row.get("decisions", 0) for row in read_trail(job.folder)]
+    decisions = [row.get("decisions", 0) for row in read_trail(setup.folder)]
     if len(decisions) < 2:  # no update was finished
         return
-    changes = [entry["overrides"].get("save-freq", [0]) for entry in stored_metadata(job.root)["resumed"]]
-    longest = max([job.config.save_freq, *(before for before, *_ in changes)])
+    changes = [entry["overrides"].get("save-freq", [0]) for entry in stored_metadata(setup.root)["resumed"]]
+    longest = max([setup.config.save_freq, *(before for before, *_ in changes)])
     if len(decisions) > 2 and decisions[-2] >= longest:  # a checkpoint was written before the last update
-        problem = f"{job.folder}: checkpoints of {decisions[-1]:,} decisions are missing"
-        raise checkpoint.CheckpointError(f"{problem}; restore {job.folder / 'checkpoints'}, or begin a new run")
-    job.log(f"PPO left no checkpoint of its first {decisions[-1]:,} decisions: it starts from the beginning")
+        problem = f"{setup.folder}: checkpoints of {decisions[-1]:,} decisions are missing"
+        raise checkpoint.CheckpointError(f"{problem}; restore {setup.folder / 'checkpoints'}, or begin a new run")
+    setup.log(f"PPO left no checkpoint of its first {decisions[-1]:,} decisions: it starts from the beginning")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -361,8 +369,8 @@ def evaluate(training: Training) -> None:
 
     No other stage plays the test levels.
     """
-    job, pretrained = training.job, training.pretrained
-    evaluation = job.config.evaluation
+    setup, pretrained = training.setup, training.pretrained
+    evaluation = setup.config.evaluation
     policies: dict[str, Policy | None] = {
         "random": RandomPolicy(),
         "bc": pretrained.policy if pretrained else None,
@@ -370,11 +378,11 @@ def evaluate(training: Training) -> None:
     }
     played: dict[str, list[EpisodeRecord]] = {method: [] for method in policies}
     if not evaluation.skip_final_eval:
-        suite = job.suites.final(job.architecture)
+        suite = setup.suites.final(setup.architecture)
         for method, policy in policies.items():
             if policy:
                 played[method] = suite.run(policy, deterministic=evaluation.deterministic)
-    films = record_evaluation(played["ppo"], job.folder, job.config.video, frame_skip=job.config.frame_skip)
+    films = record_evaluation(played["ppo"], setup.folder, setup.config.video, frame_skip=setup.config.frame_skip)
     training.add(played=played, films=films)
 
 

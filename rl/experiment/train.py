@@ -19,9 +19,9 @@ from rl.config.files import Given, read_settings, recipe_settings, table_setting
 from rl.config.resume import CONFIG, changes, stored_config, stored_metadata
 from rl.distributed.launch import check_gpus, launch
 from rl.distributed.ranks import Ranks, Started, joined
-from rl.experiment.artifacts import SUMMARY
 from rl.experiment.data import Log
 from rl.experiment.follower import follow
+from rl.experiment.record import SUMMARY
 from rl.experiment.run import dry_run, run
 from rl.ppo.logs import OnMetrics
 

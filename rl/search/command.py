@@ -85,7 +85,7 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class Job:
+class SolveArguments:
     """Settings of the command, except for the settings of the search."""
 
     level: Path
@@ -112,56 +112,58 @@ class Job:
         Workers(self.workers, self.cluster)  # checks the address
 
 
-def run(job: Job, settings: SolveSettings) -> int:
+def run(arguments: SolveArguments, settings: SolveSettings) -> int:
     """Solve levels, write and print the results; return 1 if a level was not solved, else 0.
 
-    If ``job.out`` is not empty, a new folder ``solved_2``, ``solved_3``, ... is used.  On Ctrl-C, the runs found so far are
-    saved.
+    If ``arguments.out`` is not empty, a new folder ``solved_2``, ``solved_3``, ... is used.  On Ctrl-C, the runs found so
+    far are saved.
     """
-    agent, tasks = _prepare(job)
+    agent, tasks = _prepare(arguments)
     for note in warning_lines(task.level for task in tasks):
         print(note)
-    if _has_files(job.out):
-        job = replace(job, out=new_folder(job.out))
+    if _has_files(arguments.out):
+        arguments = replace(arguments, out=new_folder(arguments.out))
     solved: list[Solved] = []
-    demonstrations = locked(job.demonstrations) if job.demonstrations else nullcontext()
-    with locked(job.out) as check, demonstrations:
+    demonstrations = locked(arguments.demonstrations) if arguments.demonstrations else nullcontext()
+    with locked(arguments.out) as check, demonstrations:
         try:
             stems: set[str] = set()
-            for task, solution in _solutions(job, settings, agent, tasks):
+            for task, solution in _solutions(arguments, settings, agent, tasks):
                 check()
                 one = Solved(task, solution, file_stem(_file_name(task, solution), stems))
                 solved.append(one)
                 if solution.run is not None:
-                    save_run(one, job.out)
+                    save_run(one, arguments.out)
         except KeyboardInterrupt:
-            where = f"; runs found so far are in {job.out}" if any(one.solution.run for one in solved) else ""
+            where = f"; runs found so far are in {arguments.out}" if any(one.solution.run for one in solved) else ""
             raise KeyboardInterrupt(f"{len(solved)} of {len(tasks)} levels were searched{where}") from None
         finally:
-            if job.demonstrations is not None:
-                write_demonstrations(solved, job.demonstrations)
+            if arguments.demonstrations is not None:
+                write_demonstrations(solved, arguments.demonstrations)
         print(summary_text(solved))
         check()
-        _write_report(job, settings, solved)
+        _write_report(arguments, settings, solved)
     return int(any(one.solution.run is None for one in solved))
 
 
-def _prepare(job: Job) -> tuple[Shipped, list[Task]]:
+def _prepare(arguments: SolveArguments) -> tuple[Shipped, list[Task]]:
     """Check that packages are installed and output folders usable; load the agent and the levels."""
     check_packages()
-    VideoConfig(record_eval_videos=job.films > 0).check_packages()
-    check_output_folder(job.out, "--out")
-    if job.demonstrations is not None:
-        check_output_folder(job.demonstrations, "--demonstrations")
-        if job.demonstrations.resolve() == job.out.resolve():
-            raise ConfigError("is the folder of --out; give another folder", "--demonstrations", job.demonstrations)
-        if _has_files(job.demonstrations):
-            raise ConfigError("is not empty; give a new folder", "--demonstrations", job.demonstrations)
-    plugins.load(job.plugins)
-    agent = Shipped.of(Agent.load(job.agent), job.plugins)
-    tasks = _supported(read_tasks(job.level, job.against), job.allow_unsupported)
-    if job.cluster and len(tasks) == 1:
-        raise ConfigError("is only for several levels; leave it out", "--cluster", job.cluster)
+    VideoConfig(record_eval_videos=arguments.films > 0).check_packages()
+    check_output_folder(arguments.out, "--out")
+    if arguments.demonstrations is not None:
+        check_output_folder(arguments.demonstrations, "--demonstrations")
+        if arguments.demonstrations.resolve() == arguments.out.resolve():
+            raise ConfigError(
+                "is the folder of --out; give another folder", "--demonstrations", arguments.demonstrations
+            )
+        if _has_files(arguments.demonstrations):
+            raise ConfigError("is not empty; give a new folder", "--demonstrations", arguments.demonstrations)
+    plugins.load(arguments.plugins)
+    agent = Shipped.of(Agent.load(arguments.agent), arguments.plugins)
+    tasks = _supported(read_tasks(arguments.level, arguments.against), arguments.allow_unsupported)
+    if arguments.cluster and len(tasks) == 1:
+        raise ConfigError("is only for several levels; leave it out", "--cluster", arguments.cluster)
     return agent, tasks
 
 
@@ -186,7 +188,7 @@ def _solve_one(agent: Shipped, settings: SolveSettings, task: Task) -> Solution:
 
 
 def _solutions(
-    job: Job, settings: SolveSettings, agent: Shipped, tasks: Sequence[Task]
+    arguments: SolveArguments, settings: SolveSettings, agent: Shipped, tasks: Sequence[Task]
 ) -> Iterator[tuple[Task, Solution]]:
     """Yield each level with its solution.  A single level is searched with all cores, several levels on one core each.
 
@@ -204,7 +206,7 @@ def _solutions(
     solve_one = partial(_solve_one, agent, settings)
     with (
         progress_bar(title="solving", total=len(tasks), unit="level") as bar,
-        open_executor(min(job.workers or usable_cores(), len(tasks)), ConfigError, job.cluster) as executor,
+        open_executor(min(arguments.workers or usable_cores(), len(tasks)), ConfigError, arguments.cluster) as executor,
         executor.map(solve_one, tasks) as found,
     ):
         for task, solution in zip(tasks, found, strict=True):
@@ -225,21 +227,23 @@ def write_demonstrations(solved: Iterable[Solved], folder: Path) -> None:
                 writers[category].append(one.replay, category=category, **about)
 
 
-def _write_report(job: Job, settings: SolveSettings, solved: Sequence[Solved]) -> None:
+def _write_report(arguments: SolveArguments, settings: SolveSettings, solved: Sequence[Solved]) -> None:
     filmed: list[dict[str, Any]] = []
     for one in solved:
-        if one.solution.run and sum(shown["category"] == one.task.category for shown in filmed) < job.films:
-            with painted(job.video_colours):
-                filmed.append(film(one, job.out, job.video_fps))
-    used = {name: value for name, value in (asdict(job) | asdict(settings)).items() if name not in EXECUTION_SETTINGS}
+        if one.solution.run and sum(shown["category"] == one.task.category for shown in filmed) < arguments.films:
+            with painted(arguments.video_colours):
+                filmed.append(film(one, arguments.out, arguments.video_fps))
+    used = {
+        name: value for name, value in (asdict(arguments) | asdict(settings)).items() if name not in EXECUTION_SETTINGS
+    }
     shown = {name: str(value) if isinstance(value, Path) else value for name, value in used.items()}
-    write_json(job.out / "results.json", {"settings": used, "levels": [one.entry for one in solved]})
-    title = f"{job.level.name}: search with {job.agent.name}"
+    write_json(arguments.out / "results.json", {"settings": used, "levels": [one.entry for one in solved]})
+    title = f"{arguments.level.name}: search with {arguments.agent.name}"
     page = render_page(
         "solve.html", title=title, summary=summary(solved), rows=rows(solved), films=filmed, settings=shown
     )
-    write_page(page, job.out / "report.html")
-    print(f"runs: {job.out / REPLAYS}; page: {job.out / 'report.html'}")
+    write_page(page, arguments.out / "report.html")
+    print(f"runs: {arguments.out / REPLAYS}; page: {arguments.out / 'report.html'}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -359,7 +363,7 @@ def film(one: Solved, folder: Path, fps: int) -> dict[str, Any]:
     return {"name": name, "category": one.task.category, "frames": replay.frames, "link": video, "poster": png}
 
 
-def parse(argv: Sequence[str]) -> tuple[Job, SolveSettings]:
+def parse(argv: Sequence[str]) -> tuple[SolveArguments, SolveSettings]:
     """Parse the command line."""
     parser = Parser(
         prog="solve.py",
@@ -368,7 +372,7 @@ def parse(argv: Sequence[str]) -> tuple[Job, SolveSettings]:
     parser.add_argument(
         "level", type=Path, metavar="LEVEL", help="level file, replay or attract file, or a folder of levels or replays"
     )
-    parser.add_settings(Job)
+    parser.add_settings(SolveArguments)
     parser.add_settings(SolveSettings)
     arguments = parser.parse_args(argv)
-    return parser.build(Job, arguments, level=arguments.level), parser.build(SolveSettings, arguments)
+    return parser.build(SolveArguments, arguments, level=arguments.level), parser.build(SolveSettings, arguments)

@@ -13,12 +13,13 @@ import numpy as np
 
 from nppsim.io.reading import read_object
 from rl import plugins
+from rl.config.resume import RUN_FILE
 from rl.evaluation.results import ResultsError
 from rl.events import Scalars
-from rl.experiment.artifacts import BC_POLICY, SUMMARY
 from rl.experiment.curves import CHARTS, STAGE, Chart, shown_line, stage_names, stages
+from rl.experiment.record import BC_POLICY, SUMMARY
 from rl.ppo.logs import TABLE, read_table
-from rl.training.runs import RUN_FILE, Run, find_runs
+from rl.training.runs import Run, find_runs
 from rl.training.training_state import Checkpoints
 
 POINTS = 400  # maximum number of points per line of a chart, about the width of a chart in px

@@ -26,7 +26,7 @@ from rl.config import ExperimentConfig
 from rl.config.command_line import options_of, resolve
 from rl.evaluation.comparison import LEVELS_FILE, Comparison, compare, comparison_table, read_levels
 from rl.evaluation.results import ResultsError
-from rl.experiment.artifacts import SUMMARY
+from rl.experiment.record import SUMMARY
 from rl.tools.compare import RunsComparison, Tolerance, compare_runs
 from rl.training.runs import Run, find_runs
 

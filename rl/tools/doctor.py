@@ -27,15 +27,14 @@ from rl.checks.doctor import Doctor
 from rl.config import ExperimentConfig, UploadConfig, VideoConfig
 from rl.config.command_line import check_prepared, resolve
 from rl.config.files import Given, config_from_dict
-from rl.config.resume import with_settings
+from rl.config.resume import RUN_FILE, with_settings
 from rl.experiment.data import Data, Log, load_data
-from rl.experiment.jobs import make_jobs
 from rl.experiment.plan import planner
+from rl.experiment.setup import make_setups
 from rl.experiment.stages import run_stages
 from rl.policy import checkpoint
 from rl.policy.player import player_of
 from rl.ppo.logs import BOARD
-from rl.training.runs import RUN_FILE
 
 Only = tuple[str, ...] | None  # names of the checks to run; None: all
 Value = TypeVar("Value")
@@ -124,16 +123,16 @@ def trial_run(config: ExperimentConfig, log: Log, only: Only = None) -> Doctor:
     with tempfile.TemporaryDirectory(prefix="trial_") as folder:
         data = _attempt(doctor, "levels", lambda: load_data(config, log))
         if data is not None:
-            _attempt(doctor, "trial run", lambda: _run_jobs(config, data, Path(folder), doctor, log))
+            _attempt(doctor, "trial run", lambda: _run_architectures(config, data, Path(folder), doctor, log))
     return doctor
 
 
-def _run_jobs(config: ExperimentConfig, data: Data, folder: Path, doctor: Doctor, log: Log) -> None:
+def _run_architectures(config: ExperimentConfig, data: Data, folder: Path, doctor: Doctor, log: Log) -> None:
     machine = hardware.detect()
     doctor.add(full_config=config)
-    for job in make_jobs(trial_config(config, folder), data, machine, folder, None, log):
-        doctor.add(full_plan=planner(job.architecture, config.plan_request, machine)())
-        _attempt(doctor, f"trial run of {job.title}", partial(run_stages, replace(job, doctor=doctor)))
+    for setup in make_setups(trial_config(config, folder), data, machine, folder, None, log):
+        doctor.add(full_plan=planner(setup.architecture, config.plan_request, machine)())
+        _attempt(doctor, f"trial run of {setup.title}", partial(run_stages, replace(setup, doctor=doctor)))
         doctor.run(TRIAL)
 
 

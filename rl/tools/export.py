@@ -38,7 +38,7 @@ Tables = Mapping[str, Mapping[str, Stats] | None]  # method -> category -> stati
 
 
 @dataclass(frozen=True)
-class Job:
+class ExportSettings:
     """Settings of ``scripts/export.py``."""
 
     checkpoint: Path
@@ -75,12 +75,12 @@ class Job:
             check_output_folder(self.hub, "--hub")
 
 
-def run(job: Job) -> None:
+def run(settings: ExportSettings) -> None:
     """Export a checkpoint, compare ONNX outputs with those of torch, write the files, and print their names."""
     needed("onnxruntime", "onnx")
-    plugins.load(job.plugins)
-    policy, fields = checkpoint.load_policy(job.checkpoint, precision="float32")
-    tables = methods_of(job.results) if job.results else None
+    plugins.load(settings.plugins)
+    policy, fields = checkpoint.load_policy(settings.checkpoint, precision="float32")
+    tables = methods_of(settings.results) if settings.results else None
     torch.set_num_threads(1)
     data = to_onnx(policy, frame_skip=fields["frame_skip"])
     difference = largest_difference(policy, OnnxPolicy(data), LevelSet.open(STARTER_LEVELS), fields["frame_skip"])
@@ -88,13 +88,17 @@ def run(job: Job) -> None:
         problem = f"{policy.architecture}: outputs of the exported network differ by {difference:.1e}"
         raise ExportError(f"{problem}, more than {MAX_DIFFERENCE:g}; nothing was written")
     print(f"ONNX and torch: outputs equal within {difference:.1e} on {_COMPARED_DECISIONS * _ENVS} observations")
-    if job.onnx:
-        write_bytes(job.onnx, data)
-        print(f"wrote {job.onnx} ({len(data):,} bytes)")
-    if job.hub:
-        card = {"title": job.name or job.hub.name, "licence": job.license, "figures": tables and format_table(tables)}
-        write_hub(job.hub, data, policy, fields, card)
-        print(f"wrote {job.hub}: {', '.join(sorted(path.name for path in job.hub.iterdir()))}")
+    if settings.onnx:
+        write_bytes(settings.onnx, data)
+        print(f"wrote {settings.onnx} ({len(data):,} bytes)")
+    if settings.hub:
+        card = {
+            "title": settings.name or settings.hub.name,
+            "licence": settings.license,
+            "figures": tables and format_table(tables),
+        }
+        write_hub(settings.hub, data, policy, fields, card)
+        print(f"wrote {settings.hub}: {', '.join(sorted(path.name for path in settings.hub.iterdir()))}")
 
 
 @torch.no_grad()
@@ -121,13 +125,13 @@ def largest_difference(policy: NppPolicy, network: OnnxPolicy, levels: LevelSet,
     return largest
 
 
-def parse(argv: Sequence[str]) -> Job:
+def parse(argv: Sequence[str]) -> ExportSettings:
     """Parse the command line."""
     parser = Parser(prog="export.py", description="Export a checkpoint as ONNX, and as a folder for a model hub.")
     parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="file written by training")
-    parser.add_settings(Job)
+    parser.add_settings(ExportSettings)
     arguments = parser.parse_args(argv)
-    return parser.build(Job, arguments, checkpoint=arguments.checkpoint)
+    return parser.build(ExportSettings, arguments, checkpoint=arguments.checkpoint)
 
 
 def write_hub(folder: Path, data: bytes, policy: NppPolicy, fields: Mapping[str, Any], card: Mapping[str, Any]) -> None:

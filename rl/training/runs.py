@@ -19,13 +19,11 @@ from typing import Any, NamedTuple
 
 from nppsim.io.files import table
 from nppsim.io.reading import mismatch, read_object
-from rl.config.resume import FINISHED_FILE
+from rl.config.resume import DEMONSTRATIONS_FILE, FINISHED_FILE, RUN_FILE
 from rl.evaluation.results import History, ResultsError, read_history
 from rl.events import Scalars, event_folders, read_scalars
 from rl.training.digests import Divergence, Row, read_trail
 
-RUN_FILE = "run.json"  # settings of one training, with their sources
-DEMONSTRATIONS_FILE = "demonstrations.json"  # digest of the demonstrations, in the folder ``pretrain``
 # Kind of metadata of a run -> its key in config.json; settings have no key of their own.
 PARTS = {"settings": "", "data": "data", "versions": "versions", "machine": "host", "environment": "environment"}
 # Keys of config.json that are not settings, or have no effect on training.

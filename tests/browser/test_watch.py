@@ -78,8 +78,8 @@ def test_an_agent_tries_the_level_in_the_editor(page, studio):
 
 def training(experiment):
     """The folder of a training in an experiment's, as far as it has come: two rows of its table."""
+    from rl.config.resume import RUN_FILE
     from rl.ppo.logs import TABLE, GrowingTable
-    from rl.training.runs import RUN_FILE
 
     folder = experiment / "seed_1"
     write_json(experiment / "config.json", {"experiment_name": "tiny"})

@@ -1,4 +1,4 @@
-"""Run the project's commands under machine faults (kill, full disk, ...) and print how each ended (docs/lab/reliability.md).
+"""Run the project's commands under machine faults (kill, full disk, ...) and print how each ended (docs/lab/failures.md).
 
 python -m tests.chaos [--targets NAME ...] [--faults "NAME" ...] [--out RESULTS.json]
 python -m tests.chaos --kill-and-resume 20     # kill one training 20 times, resume it each time, compare the result

@@ -2,7 +2,7 @@
 
     print(counts(campaign(Path("attack"), print)))
 
-The requirements are in docs/lab/reliability.md: only work in progress may be lost, one line reports the error, the
+The requirements are in docs/lab/failures.md: only work in progress may be lost, one line reports the error, the
 interpreter does not crash.  A target is a command; a fault is a function that causes an event such as a full disk.
 """
 

@@ -21,7 +21,7 @@ RULES = [
     ROOT / "nppsim" / "compile.py",
     *(ROOT / "nppsim" / "levels" / name for name in ("kinds.py", "level.py", "tiles.py")),
 ]
-RULES = [path for path in RULES if path.name != "__init__.py"]
+RULES = [path for path in RULES if path.name not in ("__init__.py", "outcomes.py")]
 SHORT = re.compile(r"[Ss]ections? ((?:\d+(?:\.\d+)*(?:(?:, | and | to )(?=\d))?)+)")
 
 

@@ -65,7 +65,7 @@ def test_links_of_the_repository_become_links_of_the_site():
     assert turned == (
         "[a](own_network.md#the-file) [b](examples/own_reward.md) ![c](images/tiles.png) `[d](x.md)` [e](https://a.b)\n"
     )
-    turned = hooks.with_links_of_the_site("[a](../README.md) [b](../nppsim/env.py) [c](#here)", "own_network.md")
-    assert turned == "[a](index.md) [b](source/nppsim/env.py.md) [c](#here)"
+    turned = hooks.with_links_of_the_site("[a](../README.md) [b](../nppsim/bank.py) [c](#here)", "own_network.md")
+    assert turned == "[a](index.md) [b](source/nppsim/bank.py.md) [c](#here)"
     with pytest.raises(hooks.PluginError, match=r"docs/own_network\.md: the link none\.md leads to no file"):
         hooks.with_links_of_the_site("[a](none.md)", "own_network.md")

@@ -37,13 +37,14 @@ from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig
 from rl.config.command_line import configured
 from rl.config.curriculum import CurriculumConfig
 from rl.config.files import Given, read_settings
+from rl.config.resume import RUN_FILE
 from rl.curriculum import make_sampler
 from rl.evaluation.results import EpisodeRecord, aggregate
 from rl.evaluation.video import Film
 from rl.events import read_scalars
-from rl.experiment import artifacts
-from rl.experiment.artifacts import ExperimentRecord, RunRecord, report_view, results_view, summary
+from rl.experiment import record
 from rl.experiment.data import statistics_of_random_play
+from rl.experiment.record import ExperimentRecord, RunRecord, report_view, results_view, summary
 from rl.policy.onnx import OnnxPolicy, to_onnx
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.sb3 import convert
@@ -59,7 +60,7 @@ from rl.tools.export import methods_of
 from rl.tools.sweep import read_space
 from rl.training.model_selection import Evaluation
 from rl.training.monitor import TrainingMonitor
-from rl.training.runs import RUN_FILE, difference_table, differences, find_runs
+from rl.training.runs import difference_table, differences, find_runs
 from rl.upload import MANIFEST, Uploader
 from tests.fuzz import damage
 from tests.fuzz.damage import Reader, named
@@ -76,14 +77,12 @@ def readers_of_runs() -> list[Reader]:
         Reader("settings", "x.toml", lambda path: configured(_GIVEN | read_settings(path)), _settings, by_toml),
         Reader("sweep_plan", sweep.PLAN, _read_sweep_plan, _sweep_plan, by_json),
         Reader("comparison_plan", ab.PLAN, _read_comparison_plan, _comparison_plan, by_json),
-        Reader(
-            "plan", artifacts.PLAN_FILE, lambda path: artifacts.read_plan(path.parent, _PLAN_REQUEST), _plan, by_json
-        ),
-        Reader("finished", artifacts.FINISHED_FILE, _read_finished, _finished, by_json),
+        Reader("plan", record.PLAN_FILE, lambda path: record.read_plan(path.parent, _PLAN_REQUEST), _plan, by_json),
+        Reader("finished", record.FINISHED_FILE, _read_finished, _finished, by_json),
         Reader(
             "clone",
             "bc_policy.safetensors",
-            lambda path: artifacts.load_pretrained(path.parent, "cpu", 4, path.name),
+            lambda path: record.load_pretrained(path.parent, "cpu", 4, path.name),
             _clones,
             (damage.in_checkpoint,),
         ),
@@ -163,8 +162,8 @@ def _read_comparison_plan(path: Path) -> None:
 
 
 def _plan(folder: Path) -> list[Path]:
-    artifacts.save_plan(folder, hardware.plan(("game_state",), _PLAN_REQUEST), _PLAN_REQUEST)
-    return [folder / artifacts.PLAN_FILE]
+    record.save_plan(folder, hardware.plan(("game_state",), _PLAN_REQUEST), _PLAN_REQUEST)
+    return [folder / record.PLAN_FILE]
 
 
 def _timings(folder: Path) -> list[Path]:
@@ -204,7 +203,7 @@ def _imitated() -> BCResult:
 
 
 def _finished(folder: Path) -> list[Path]:
-    artifacts.save_run(
+    record.save_run(
         RunRecord(
             architecture="vision_free",
             pretrained=True,
@@ -224,11 +223,11 @@ def _finished(folder: Path) -> list[Path]:
             settings={"ppo.gamma": {"value": 0.99, "source": "default"}},
         )
     )
-    return [folder / artifacts.FINISHED_FILE]
+    return [folder / record.FINISHED_FILE]
 
 
 def _read_finished(path: Path) -> object:
-    run = artifacts.read_run(path.parent, _levels())
+    run = record.read_run(path.parent, _levels())
     if run is None:
         return None
     config = ExperimentConfig(experiment_name="x", architectures=("vision_free",))
@@ -249,8 +248,8 @@ def _policy() -> NppPolicy:
 def _clones(folder: Path) -> list[Path]:
     policy = _policy()
     probe = {"game_state": np.zeros((2, 26), np.float32)}
-    clone = artifacts.PretrainedPolicy(policy, _imitated(), probe, {"level": np.zeros(3, np.int8)})
-    artifacts.save_pretrained(folder, clone, 4, {}, "bc_policy.safetensors")
+    clone = record.PretrainedPolicy(policy, _imitated(), probe, {"level": np.zeros(3, np.int8)})
+    record.save_pretrained(folder, clone, 4, {}, "bc_policy.safetensors")
     return [folder / "bc_policy.safetensors"]
 
 

@@ -6,7 +6,7 @@ import torch
 from rl.policy.player import RecurrentPlayer
 from rl.policy.recurrent import RECURRENT_STATE
 from rl.policy.subtasks import SUBTASK, ActiveSubtasks
-from rl.ppo.variants.hierarchical import HierarchicalBuffer, HierarchicalLosses, HierarchicalPPO, HighLevelLosses
+from rl.ppo.variants.hierarchical import HierarchicalBuffer, HierarchicalLosses, HierarchicalPPO, add_high_level_losses
 from rl.ppo.variants.recurrent import RecurrentBuffer, RecurrentPPO
 from tests.mutation.mutation import Patch, mutation
 
@@ -95,10 +95,10 @@ def _(patch: Patch) -> None:
 
 @mutation("the high level is in no loss", tests=("tests/rl/ppo/variants/test_hierarchical.py",))
 def _(patch: Patch) -> None:
-    def changed(original, further, parts, *rest):
-        return HierarchicalLosses(*parts, *[torch.zeros(())] * 4)
+    def changed(original, losses, *rest):
+        return HierarchicalLosses(*losses, *[torch.zeros(())] * 4)
 
-    patch.wrap(HighLevelLosses, "__call__", changed)
+    patch.everywhere(add_high_level_losses, changed)
 
 
 @mutation("subtask inputs start at random weights", tests=("tests/rl/ppo/variants/test_hierarchical.py",))

@@ -11,12 +11,11 @@ import torch.nn.functional as F
 from hardware.thread_pool import summed_gradients
 from rl.config import PPOConfig
 from rl.config.curriculum import CurriculumConfig
-from rl.ppo import logs
+from rl.ppo.logs import update_metrics
 from rl.ppo.losses import normalized, ppo_losses
 from rl.ppo.ppo import PPO, compute_gae
 from rl.ppo.rollout_buffer import RolloutBuffer
-from rl.ppo.variants import off_policy
-from rl.ppo.variants.off_policy import importance_weights, priorities, vtrace
+from rl.ppo.variants.off_policy import OffPolicy, importance_weights, priorities, vtrace
 from tests.mutation.mutation import Patch, mutation
 
 
@@ -48,11 +47,7 @@ def _plainly(original: Callable[..., Any], *given: Any) -> Any:
 def _steps(patch: Patch, change: Callable[[list, list], tuple[list, list]]) -> None:
     """Change losses and norms of an update's steps on their way to the log."""
 
-    def changed(original, ppo, weights, norms, **values):
-        ppo.losses, norms = change(ppo.losses, norms)
-        original(ppo, weights, norms, **values)
-
-    patch.wrap(logs, "record_update", changed)
+    patch.everywhere(update_metrics, lambda original, losses, norms, weights: original(*change(losses, norms), weights))
 
 
 def _gae(patch: Patch, change: Callable[..., tuple]) -> None:
@@ -122,16 +117,15 @@ def _(patch: Patch) -> None:
 
 @mutation("truncated episodes are not bootstrapped", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
-    patch.wrap(PPO, "_bootstrap_timeouts", lambda original, ppo, timeouts: original(ppo, []))
+    patch.set(PPO, "bootstrap_timeouts", lambda ppo, index, final: torch.zeros(len(index)))
 
 
 @mutation("the bootstrap value of a truncated episode is added one decision early", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
-    def changed(original, ppo, timeouts):
-        n = ppo.sim.num_envs
-        original(ppo, [(np.maximum(decisions - n, 0), final) for decisions, final in timeouts])
+    def changed(original, ppo, index, final):
+        return original(ppo, (index - ppo.sim.num_envs).clamp(min=0), final)
 
-    patch.wrap(PPO, "_bootstrap_timeouts", changed)
+    patch.wrap(PPO, "bootstrap_timeouts", changed)
 
 
 @mutation("the last value of the rollout is 0", tests=("tests/rl/ppo/test_rollout_buffer.py",))
@@ -326,7 +320,7 @@ def _(patch: Patch) -> None:
 
 @mutation("the gradient norm is logged after clipping", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
-    _steps(patch, lambda steps, norms: (steps, [norm.clamp(max=0.5) for norm in norms]))
+    _steps(patch, lambda steps, norms: (steps, [min(norm, 0.5) for norm in norms]))
 
 
 @mutation("decisions per second are counted twice", tests=("tests/rl/ppo/test_ppo.py",))
@@ -367,7 +361,7 @@ def _(patch: Patch) -> None:
 
 @mutation("targets are not re-estimated between passes", tests=("tests/rl/ppo/variants/test_off_policy.py",))
 def _(patch: Patch) -> None:
-    patch.set(off_policy, "reestimate", lambda ppo, samples: samples)
+    patch.set(OffPolicy, "reestimate", lambda ppo, samples: samples)
 
 
 @mutation("advantages of later passes are not normalised", tests=("tests/rl/ppo/variants/test_off_policy.py",))
@@ -376,7 +370,7 @@ def _(patch: Patch) -> None:
         samples = original(ppo, samples)
         return replace(samples, advantages=5 * samples.advantages)
 
-    patch.everywhere(off_policy.reestimate, changed)
+    patch.wrap(OffPolicy, "reestimate", changed)
 
 
 @mutation("actions are drawn with the same random numbers in each rollout", tests=("tests/rl/ppo/test_ppo.py",))

@@ -15,10 +15,11 @@ import torch
 from stable_baselines3.common.logger import Logger
 
 from nppsim.io.files import write_json
+from rl.config.resume import RUN_FILE
 from rl.ppo.logs import TABLE, GrowingTable, ScalarOutput
 from rl.tools.reference import make_reference
 from rl.training.digests import DigestTrail
-from rl.training.runs import RUN_FILE, Run, find_runs
+from rl.training.runs import Run, find_runs
 
 from learners import make_ppo
 from places import DATA

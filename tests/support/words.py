@@ -35,7 +35,7 @@ KEYS_HELD = re.compile(
     re.IGNORECASE,
 )
 DOCSTRING = re.compile(r'^\s*r?"""(?:What|Whether|That)\b')
-LEFT_ALONE = ("docs/lab/", "datasets/", "tests/support/words.py", "CHANGELOG.md", "docs/images/", "LICENSE")
+LEFT_ALONE = ("datasets/", "tests/support/words.py", "CHANGELOG.md", "docs/images/", "LICENSE")
 ENDINGS = (
     ".py",
     ".md",

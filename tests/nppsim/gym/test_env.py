@@ -84,14 +84,14 @@ def test_without_levels_the_shipped_ones_are_played():
     env = gymnasium.make("nppsim/Npp-v0")
     assert len(env.unwrapped.bank) == 30 and env.unwrapped.bank.reachable.all()
     _, info = env.reset(seed=0)
-    assert info["level_name"].endswith(".map")
+    assert info["level_name"].endswith(".map") and info["category"]
     assert len(NppVectorEnv(num_envs=2).bank) == 30
 
 
 def test_holding_right_wins_and_the_ledger_is_the_return(bank):
     env = NppEnv(bank)
     _, start = env.reset(seed=1, options={"level": 0})
-    assert start == {"level": 0, "level_name": "long"}
+    assert start == {"level": 0, "level_name": "long", "category": ""}
     rewards, (observations, _, terminated, truncated, info) = play(env, RIGHT)
     assert terminated and not truncated
     assert info["is_success"] is True and info["outcome"] == "won" and info["level_name"] == "long"

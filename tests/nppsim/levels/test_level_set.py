@@ -109,6 +109,21 @@ def test_a_plain_folder_is_a_level_set(tmp_path):
     assert level_set.fingerprint(1) == level_with_spawn(20).fingerprint
 
 
+def test_open_sub_folder_of_indexed_set_keeps_categories(path):
+    level_set = LevelSet.open(path / "simple")
+    assert level_set.categories == ("simple",)
+    assert [entry.file for entry in level_set.entries] == ["000000.map", "000001.map"]
+    assert level_set.entries[0].generator == "hills"
+    assert list(level_set) == [level_with_spawn(10), level_with_spawn(30)]
+
+
+def test_open_folder_below_foreign_index_ignores_it(tmp_path):
+    (tmp_path / INDEX).write_text('{"name": "another program"}')
+    (tmp_path / "caves").mkdir()
+    level_with_spawn(40).save(tmp_path / "caves" / "a.map")
+    assert LevelSet.open(tmp_path / "caves").categories == ("uncategorised",)
+
+
 def test_a_level_set_inside_a_plain_folder_is_no_part_of_it(path):
     with pytest.raises(LevelSetError, match="holds no levels of its own, but the level sets set; open one of them"):
         LevelSet.open(path.parent)

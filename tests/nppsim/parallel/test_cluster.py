@@ -15,7 +15,7 @@ from nppsim.levels.level_set import LevelSet, LevelSetError
 from nppsim.parallel import cluster
 from nppsim.parallel.cluster import ClusterError, Workers, connected, refused
 from nppsim.parallel.executor import Executor
-from rl.experiment import evaluate
+from rl.tools import evaluate
 
 from chores import die_once, stay
 from packages import hide

@@ -11,7 +11,7 @@ from rl.config import ExperimentConfig, HardwareConfig
 from rl.config.resume import CONFIG
 from rl.distributed.launch import _cause
 from rl.distributed.ranks import SINGLE_PROCESS, Started
-from rl.experiment.artifacts import SUMMARY
+from rl.experiment.record import SUMMARY
 from rl.experiment.run import run
 from rl.experiment.train import as_started, unfinished
 

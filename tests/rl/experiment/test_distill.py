@@ -11,8 +11,8 @@ from rl.distillation import DistillationError
 from rl.events import read_scalars
 from rl.experiment import distill
 from rl.experiment.data import load_data
-from rl.experiment.jobs import make_jobs
 from rl.experiment.run import run
+from rl.experiment.setup import make_setups
 from rl.policy import checkpoint
 from tests.chaos.same_run import differences
 
@@ -88,7 +88,7 @@ def test_distillation_resumes_bit_for_bit_and_ppo_starts_from_the_student(flags,
 def test_one_architecture_is_the_teacher_of_the_next_with_the_same_seed(flags, tmp_path):
     several = [*flags[:3], "vision_free_foresight", *flags[3:]]
     config = configuration(several, tmp_path, "--teacher", "vision_free_foresight", "--seeds", "1", "2")
-    jobs = list(make_jobs(config, load_data(config, print), hardware.detect(), tmp_path, None, print))
+    jobs = list(make_setups(config, load_data(config, print), hardware.detect(), tmp_path, None, print))
     for job in jobs[:2]:
         job.folder.mkdir(parents=True)
         shutil.copy(AGENT, job.folder / "agent.safetensors")
@@ -101,7 +101,7 @@ def test_a_teacher_that_is_no_better_is_refused(flags, tmp_path):
     policy = distill.load_teacher(AGENT, 4)
     config = configuration(flags, tmp_path)
     data = load_data(config, print)
-    (job,) = make_jobs(config, data, hardware.detect(), tmp_path, None, print)
+    (job,) = make_setups(config, data, hardware.detect(), tmp_path, None, print)
     with pytest.raises(DistillationError, match="of the dev levels"):
         distill.check_worth(job, policy, policy, AGENT)
 

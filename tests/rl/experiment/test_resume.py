@@ -16,8 +16,8 @@ from rl.checks.check import read_results
 from rl.config.command_line import resolve
 from rl.experiment import stages
 from rl.experiment.data import load_data
-from rl.experiment.jobs import make_jobs
 from rl.experiment.run import run
+from rl.experiment.setup import make_setups
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.search.guided_search import Agent
@@ -107,7 +107,7 @@ def test_stages_run_one_by_one(finished, flags, tmp_path):
     config = configuration(flags, tmp_path)
     data = load_data(config, quiet)
     for stage in stages.STAGES:
-        (job,) = make_jobs(config, data, hardware.detect(), tmp_path, None, quiet)
+        (job,) = make_setups(config, data, hardware.detect(), tmp_path, None, quiet)
         training = stages.run_stages(job, last=stage.__name__)
         assert (tmp_path / "vision_free" / "finished.json").exists() == (stage is stages.report)
     whole, parts = (read_trail(folder / "vision_free") for folder in (finished, tmp_path))

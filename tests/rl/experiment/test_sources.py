@@ -7,7 +7,7 @@ import pytest
 import hardware
 from rl.config import ExperimentConfig, HardwareConfig, PPOConfig
 from rl.config.curriculum import CurriculumConfig
-from rl.experiment.artifacts import circumstances, settings_with_sources
+from rl.experiment.record import circumstances, settings_with_sources
 
 
 def sources(ppo=None, **plan_request):

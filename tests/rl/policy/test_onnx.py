@@ -12,12 +12,12 @@ from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from rl.evaluation.results import ResultsError
 from rl.evaluation.suite import EvaluationSuite
-from rl.experiment import evaluate
 from rl.policy import architectures, checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.networks import ObservationError
 from rl.policy.onnx import ExportError, OnnxPolicy, metadata_of, to_onnx
 from rl.policy.policy import build_policy
+from rl.tools import evaluate
 from rl.tools.export import MAX_DIFFERENCE, largest_difference, methods_of, published
 
 from learners import statistics

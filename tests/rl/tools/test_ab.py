@@ -13,7 +13,7 @@ from nppsim.errors import ConfigError
 from nppsim.io.files import write_json
 from rl.evaluation.comparison import LEVELS_FILE, write_levels
 from rl.evaluation.results import ALL, HISTORY_FILE, DevHistory, LevelWins, ResultsError
-from rl.experiment.artifacts import SUMMARY
+from rl.experiment.record import SUMMARY
 from rl.tools import ab
 from rl.tools.compare import DELIVERED
 

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from nppsim.errors import ConfigError
-from rl.experiment import pretrain
+from rl.tools import pretrain
 
 
 class Noon(datetime):

@@ -9,8 +9,8 @@ import torch
 from nppsim.io.signals import StopRequest
 from rl.config.command_line import resolve
 from rl.evaluation.results import read_history
-from rl.experiment import evaluator as evaluation
-from rl.experiment.evaluator import DevTask, Evaluator, EvaluatorError, play_dev_levels, prepare
+from rl.experiment import dev_evaluation as evaluation
+from rl.experiment.dev_evaluation import DevTask, Evaluator, EvaluatorError, play_dev_levels, prepare
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 

@@ -1,9 +1,9 @@
 """Evaluation in batches that several processes share."""
 
-from rl.experiment import evaluate
-from rl.experiment.evaluate import PlaySettings, play
 from rl.policy.player import Shipped
 from rl.policy.policy import build_policy
+from rl.tools import evaluate
+from rl.tools.evaluate import PlaySettings, play
 
 from learners import CATEGORIES, LEVELS, statistics
 

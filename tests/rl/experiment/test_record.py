@@ -11,7 +11,8 @@ import pytest
 import hardware
 from rl.config import EvaluationConfig, ExperimentConfig
 from rl.evaluation.video import Film
-from rl.experiment.artifacts import (
+from rl.experiment.data import Data
+from rl.experiment.record import (
     ExperimentRecord,
     RunRecord,
     _decode_episode,
@@ -22,8 +23,7 @@ from rl.experiment.artifacts import (
     summary,
     write_experiment,
 )
-from rl.experiment.data import Data
-from rl.experiment.jobs import make_jobs
+from rl.experiment.setup import make_setups
 
 from results import episode, episodes
 from worlds import corridor
@@ -176,7 +176,7 @@ def test_unfinished_seeds_are_left_out_of_a_comparison(record, tmp_path):
 def jobs(**changes):
     config = ExperimentConfig(experiment_name="x", evaluation=EvaluationConfig(), **changes)
     data = Data([], [], [], bank=None)
-    return list(make_jobs(config, data, hardware.detect(), Path("out"), None, print))
+    return list(make_setups(config, data, hardware.detect(), Path("out"), None, print))
 
 
 def test_a_single_job_has_the_architectures_folder():

@@ -1,4 +1,4 @@
-"""Trainings of an experiment: one per architecture, condition (with or without imitation) and seed."""
+"""Inputs of the trainings of an experiment: one per architecture, condition (with or without imitation) and seed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ from pathlib import Path
 import hardware
 from rl.checks.doctor import Doctor
 from rl.config import ExperimentConfig
+from rl.config.resume import RUN_FILE
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
-from rl.experiment.artifacts import read_stored
 from rl.experiment.data import Data, Log, Suites
+from rl.experiment.record import read_stored
 from rl.policy.architectures import Architecture, get_architecture
 from rl.ppo.logs import OnMetrics
-from rl.training.runs import RUN_FILE
 from rl.upload import Uploader
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingSetup:
     """One training and its inputs.
 
-    config, data, suites, machine, uploader, log: shared by all jobs of an experiment.
+    config, data, suites, machine, uploader, log: shared by all trainings of an experiment.
     pretrained: True if imitation precedes PPO.
     label: the architecture, and the condition if the experiment has several.
     title: the label, and the seed if there are several.
@@ -50,7 +50,7 @@ class Job:
     on_metrics: OnMetrics | None = None
 
 
-def make_jobs(
+def make_setups(
     config: ExperimentConfig,
     data: Data,
     machine: hardware.Machine,
@@ -59,15 +59,15 @@ def make_jobs(
     log: Log,
     previous_checkpoint: bool = False,
     ranks: SingleProcess = SINGLE_PROCESS,
-) -> Iterator[Job]:
-    """Yield a job for every architecture, condition and seed."""
+) -> Iterator[TrainingSetup]:
+    """Yield the inputs of a training for every architecture, condition and seed."""
     suites = Suites(config, data)
     for name in config.networks:
         for condition in config.conditions:
             label = f"{name}, {condition}" if len(config.conditions) > 1 else name
             for seed in config.seeds:
                 folder = folder_of(config, root, name, condition, seed)
-                yield Job(
+                yield TrainingSetup(
                     config=config,
                     data=data,
                     suites=suites,

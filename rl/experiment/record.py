@@ -40,7 +40,7 @@ from rl.checks.check import read_results, report_rows
 from rl.checks.checklist import Item, checklist, checklist_table
 from rl.config import ExperimentConfig, PPOConfig
 from rl.config.files import dotted, known_settings
-from rl.config.resume import FINISHED_FILE
+from rl.config.resume import FINISHED_FILE, RUN_FILE
 from rl.evaluation.comparison import LEVELS_FILE, Comparison, compare, comparison_table, write_levels
 from rl.evaluation.results import EpisodeRecord, LevelWins, Stats, by_category_and_support, format_table
 from rl.evaluation.video import Film
@@ -48,7 +48,6 @@ from rl.experiment.report import METHODS, write_report
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.policy.weight_map import TransferReport
-from rl.training.runs import RUN_FILE
 from rl.training.training_state import FINAL
 
 PLAN_FILE = "plan.json"
@@ -218,7 +217,7 @@ def load_pretrained(folder: Path, device: str, frame_skip: int, name: str = BC_P
 class RunRecord:
     """Result of one training.  Results of stages that have not run yet have their defaults.
 
-    architecture, pretrained, label, title, seed, folder: as in ``Job``.
+    architecture, pretrained, label, title, seed, folder: as in ``TrainingSetup``.
     plan: hardware plan.
     played: method ("random", "bc", "ppo") -> episodes of the final evaluation, [] if not evaluated.
     bc_result: result of imitation, None without imitation.

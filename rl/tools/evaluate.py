@@ -54,7 +54,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Job:
+class EvaluateSettings:
     """Settings of ``scripts/evaluate.py``, except those of films."""
 
     checkpoint: Path
@@ -99,18 +99,19 @@ class Job:
             )
 
 
-def run(job: Job, video: VideoConfig) -> None:
+def run(settings: EvaluateSettings, video: VideoConfig) -> None:
     """Evaluate the agents, print tables of the results, and write results and films."""
-    check_output_folder(job.output_dir, "--output-dir", video.expected_bytes())
+    check_output_folder(settings.output_dir, "--output-dir", video.expected_bytes())
     video.check_packages()
-    plugins.load(job.plugins)
-    agents = _agents(job)
-    levels = levels_of(job.levels, job.skip_bad_levels, job.allow_unsupported)
-    workers = job.workers if job.device == "cpu" else 1
-    total = len(levels) * job.episodes_per_level * len(agents)
+    plugins.load(settings.plugins)
+    agents = _agents(settings)
+    levels = levels_of(settings.levels, settings.skip_bad_levels, settings.allow_unsupported)
+    workers = settings.workers if settings.device == "cpu" else 1
+    total = len(levels) * settings.episodes_per_level * len(agents)
     with progress_bar(title="evaluation", total=total, unit="episode") as bar:
         played = {
-            name: play(how, levels, bar.update, workers=workers, cluster=job.cluster) for name, how in agents.items()
+            name: play(how, levels, bar.update, workers=workers, cluster=settings.cluster)
+            for name, how in agents.items()
         }
     by_agent = {agent: one.pop(AGENT) for agent, one in played.items()}
     name, *others = by_agent
@@ -120,23 +121,23 @@ def run(job: Job, video: VideoConfig) -> None:
     wins = {agent: LevelWins.count(own) for agent, own in by_agent.items()}
     comparisons = [compare(name, other, wins[name], wins[other]) for other in others]
     ended, by_level = endings(episodes), level_results(episodes)
-    settings = vars(job) | vars(video) | {"frame_skip": frame_skip}
+    used = vars(settings) | vars(video) | {"frame_skip": frame_skip}
     results = {
-        "settings": {name: value for name, value in settings.items() if name not in EXECUTION_SETTINGS},
+        "settings": {name: value for name, value in used.items() if name not in EXECUTION_SETTINGS},
         "suites": methods,
         "breakdown": breakdown,
         "comparisons": [comparison.to_dict() for comparison in comparisons],
         "levels": by_level,
         "episodes": [episode_entry(i, *pair) for i, pair in enumerate(zip(episodes, ended, strict=True))],
     }
-    folder = new_folder(job.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}")
+    folder = new_folder(settings.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}")
     with locked(folder):
         write_replays(folder / REPLAYS, episodes, frame_skip)
         write_json(folder / "results.json", results)
         print(format_table(methods))
         if sentence := wins_text(methods[name][ALL]):
             print(sentence)
-        printed = {agent: common(rows, job.episodes_per_level) for agent, rows in breakdown.items()}
+        printed = {agent: common(rows, settings.episodes_per_level) for agent, rows in breakdown.items()}
         if any(len(rows) > 1 for rows in printed.values()):  # an agent has rows besides "all"
             print(format_table(printed))
         print(format_endings(ended, episodes))
@@ -151,25 +152,25 @@ def run(job: Job, video: VideoConfig) -> None:
             print(f"films: {len(films)} in {folder / 'videos'}")
 
 
-def _agents(job: Job) -> "dict[str, PlaySettings]":
+def _agents(settings: EvaluateSettings) -> "dict[str, PlaySettings]":
     """Return name -> settings of the agent, and of the agent of --compare; names are paths if the file names are equal."""
-    paths = [job.checkpoint] if job.compare is None else [job.checkpoint, job.compare]
+    paths = [settings.checkpoint] if settings.compare is None else [settings.checkpoint, settings.compare]
     names = {path.name for path in paths}
     agents: dict[str, PlaySettings] = {}
     for path in paths:
-        policy, frame_skip = policy_of(path, job.device)
+        policy, frame_skip = policy_of(path, settings.device)
         agents[path.name if len(names) == len(paths) else str(path)] = PlaySettings(
-            Shipped.of(policy, job.plugins),
+            Shipped.of(policy, settings.plugins),
             frame_skip,
-            job.episodes_per_level,
-            job.seed,
-            job.deterministic,
-            job.exploration_patience,
-            job.backtracking_horizon,
-            baselines=path == job.checkpoint,
+            settings.episodes_per_level,
+            settings.seed,
+            settings.deterministic,
+            settings.exploration_patience,
+            settings.backtracking_horizon,
+            baselines=path == settings.checkpoint,
         )
     if len(agents) < len(paths):
-        raise ConfigError("is the agent itself; give another checkpoint", "compare", str(job.compare))
+        raise ConfigError("is the agent itself; give another checkpoint", "compare", str(settings.compare))
     return agents
 
 
@@ -353,14 +354,14 @@ def episode_entry(number: int, episode: EpisodeRecord, ending: Ending) -> dict[s
     }
 
 
-def parse(argv: Sequence[str]) -> tuple[Job, VideoConfig]:
+def parse(argv: Sequence[str]) -> tuple[EvaluateSettings, VideoConfig]:
     """Parse the command line."""
     parser = Parser(prog="evaluate.py", description="Evaluate a checkpoint, random play and doing nothing.")
     parser.add_argument(
         "checkpoint", type=Path, metavar="CHECKPOINT", help="file written by training, or by export.py (*.onnx)"
     )
     how = parser.add_mutually_exclusive_group()
-    parser.add_setting(Job, "deterministic", how)
+    parser.add_setting(EvaluateSettings, "deterministic", how)
     how.add_argument(
         "--stochastic",
         dest="deterministic_eval",
@@ -368,7 +369,9 @@ def parse(argv: Sequence[str]) -> tuple[Job, VideoConfig]:
         default=argparse.SUPPRESS,
         help="evaluate sampled actions (the default)",
     )
-    parser.add_settings(Job)
+    parser.add_settings(EvaluateSettings)
     parser.add_settings(VideoConfig)
     arguments = parser.parse_args(argv)
-    return parser.build(Job, arguments, checkpoint=arguments.checkpoint), parser.build(VideoConfig, arguments)
+    return parser.build(EvaluateSettings, arguments, checkpoint=arguments.checkpoint), parser.build(
+        VideoConfig, arguments
+    )

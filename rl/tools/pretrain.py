@@ -40,7 +40,7 @@ from rl.seeds import LARGEST_SEED
 
 
 @dataclass(frozen=True)
-class Job:
+class PretrainSettings:
     """Settings of the command.
 
     bc, dataset, plan_request: settings of imitation, of the dataset, and of the hardware plan.
@@ -88,13 +88,13 @@ class Job:
             raise ConfigError(advice, "architecture", self.architecture)
 
 
-def run(job: Job) -> None:
+def run(settings: PretrainSettings) -> None:
     """Train and evaluate a policy; a KeyboardInterrupt names the file with the best weights so far."""
-    check_output_folder(job.output_dir, "--output-dir", RUN_BYTES)
-    folder = new_folder(job.output_dir / f"pretrain_{job.architecture}_{datetime.now():%Y%m%d_%H%M%S}")
+    check_output_folder(settings.output_dir, "--output-dir", RUN_BYTES)
+    folder = new_folder(settings.output_dir / f"pretrain_{settings.architecture}_{datetime.now():%Y%m%d_%H%M%S}")
     best = folder / "bc_best.safetensors"
     try:
-        train(job, folder, best)
+        train(settings, folder, best)
     except KeyboardInterrupt:
         where = f"the best weights so far are in {best}" if best.exists() else "no weights were saved"
         raise KeyboardInterrupt(where) from None
@@ -103,62 +103,64 @@ def run(job: Job) -> None:
             folder.rmdir()
 
 
-def train(job: Job, folder: Path, best: Path) -> None:
+def train(settings: PretrainSettings, folder: Path, best: Path) -> None:
     """Train on the demonstrations, write weights and results, and print tables."""
-    network = get_architecture(job.architecture)
-    suite = held_out_suite(job) if job.test_dataset else None
-    dataset = load_or_build(job.replay_data_dir, job.output_dir / "cache", job.dataset, progress=progress_bar)
+    network = get_architecture(settings.architecture)
+    suite = held_out_suite(settings) if settings.test_dataset else None
+    dataset = load_or_build(
+        settings.replay_data_dir, settings.output_dir / "cache", settings.dataset, progress=progress_bar
+    )
     dataset.check_held_out(suite.bank.levels if suite else [])
     dataset = dataset.stacked(network.stacking)
     if network.stacking:
-        print(f"warning: {job.architecture}: {ADVICE}")
-    plan = hardware.plan(job.dataset.observations, job.plan_request, stacking=network.stacking)
+        print(f"warning: {settings.architecture}: {ADVICE}")
+    plan = hardware.plan(settings.dataset.observations, settings.plan_request, stacking=network.stacking)
     torch.set_num_threads(1)
-    torch.manual_seed(job.seed)
-    policy = build_policy(job.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)
-    config = {"bc": asdict(job.bc), "dataset": asdict(job.dataset) | {"key": dataset.key}}
+    torch.manual_seed(settings.seed)
+    policy = build_policy(settings.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)
+    config = {"bc": asdict(settings.bc), "dataset": asdict(settings.dataset) | {"key": dataset.key}}
     tables: dict[str, dict[str, Stats]] = {}
 
     def success(policy: NppPolicy) -> dict[str, float]:
         assert suite is not None
         players: dict[str, Policy] = {"random play": RandomPolicy(), "BC alone": policy}
         for name, player in players.items():
-            tables[name] = aggregate(suite.run(player, deterministic=job.deterministic))
+            tables[name] = aggregate(suite.run(player, deterministic=settings.deterministic))
         return {category: stats["success"] for category, stats in tables["BC alone"].items() if category != ALL}
 
     with locked(folder) as check, EventWriter(folder / "tensorboard") as writer:
 
         def save(policy: NppPolicy, epoch: int) -> None:
             check()
-            checkpoint.save(best, policy, frame_skip=job.dataset.frame_skip, config=config | {"epoch": epoch})
+            checkpoint.save(best, policy, frame_skip=settings.dataset.frame_skip, config=config | {"epoch": epoch})
 
         hooks = Hooks(on_improvement=save, closed_loop=success if suite else None)
-        result = pretrain(policy, dataset, job.bc, writer, hooks=hooks, pool=ThreadPool(plan.torch_threads))
+        result = pretrain(policy, dataset, settings.bc, writer, hooks=hooks, pool=ThreadPool(plan.torch_threads))
         results = {"imitation": result.as_dict(), "suites": {"test": tables}, "config": config}
         write_json(folder / "results.json", results)
     print(result.table())
     if tables:
-        print(f"\nheld-out levels of {paths_text(job.test_dataset)}\n{format_table(tables)}")
+        print(f"\nheld-out levels of {paths_text(settings.test_dataset)}\n{format_table(tables)}")
     print(f"weights of epoch {result.best_epoch}: {best}")
 
 
-def held_out_suite(job: Job) -> EvaluationSuite:
+def held_out_suite(settings: PretrainSettings) -> EvaluationSuite:
     """Make the evaluation suite of the levels of --test-dataset."""
     return EvaluationSuite(
-        joined([LevelSet.at(path) for path in job.test_dataset], print),
-        episodes_per_category=job.episodes_per_category,
-        seed=job.seed,
-        frame_skip=job.dataset.frame_skip,
-        observations=job.dataset.observations,
-        stacking=get_architecture(job.architecture).stacking,
+        joined([LevelSet.at(path) for path in settings.test_dataset], print),
+        episodes_per_category=settings.episodes_per_category,
+        seed=settings.seed,
+        frame_skip=settings.dataset.frame_skip,
+        observations=settings.dataset.observations,
+        stacking=get_architecture(settings.architecture).stacking,
         patience=PATIENCE,
     )
 
 
-def parse(argv: Sequence[str]) -> Job:
+def parse(argv: Sequence[str]) -> PretrainSettings:
     """Parse the command line."""
     parser = Parser(prog="pretrain_bc.py", description="Train a policy on replays by imitation, without PPO.")
-    parser.add_settings(Job)
+    parser.add_settings(PretrainSettings)
     for name in ("epochs", "batch_size", "learning_rate", "class_weight_power"):
         parser.add_setting(BCConfig, name, aliases=(name.replace("_", "-"),))
     parser.add_setting(BCConfig, "seed")
@@ -171,7 +173,7 @@ def parse(argv: Sequence[str]) -> Job:
     plugins.load(getattr(arguments, "plugin", ()))
     observations = get_architecture(arguments.architecture).observations
     return parser.build(
-        Job,
+        PretrainSettings,
         arguments,
         bc=parser.build(BCConfig, arguments),
         dataset=parser.build(DatasetConfig, arguments, observations=observations),

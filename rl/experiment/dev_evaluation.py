@@ -29,7 +29,7 @@ from rl.config import ExperimentConfig
 from rl.evaluation.results import ALL, DevHistory, LevelWins, aggregate
 from rl.evaluation.suite import EvaluationSuite
 from rl.experiment.data import Pairs, make_suite
-from rl.experiment.jobs import Job
+from rl.experiment.setup import TrainingSetup
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
@@ -59,26 +59,28 @@ def play_dev_levels(
     return Evaluation(rows[ALL], rows, wins.success[0]), wins
 
 
-def dev_evaluation(job: Job, stop: StopRequest) -> Evaluate:
+def dev_evaluation(setup: TrainingSetup, stop: StopRequest) -> Evaluate:
     """Return a function that evaluates a policy on the dev levels; a stop request interrupts the evaluation."""
-    history = DevHistory(job.folder)
+    history = DevHistory(setup.folder)
 
     def play(policy: NppPolicy, decisions: int) -> Evaluation:
-        suite = job.suites.periodic(job.architecture)
-        found, wins = play_dev_levels(suite, policy, job.config.evaluation.deterministic, lambda _: stop_if(stop))
+        suite = setup.suites.periodic(setup.architecture)
+        found, wins = play_dev_levels(suite, policy, setup.config.evaluation.deterministic, lambda _: stop_if(stop))
         history.add(decisions, wins)
         return found
 
     return play
 
 
-def remote_evaluator(job: Job, plan: hardware.Plan, stop: StopRequest) -> "AbstractContextManager[Evaluator | None]":
+def remote_evaluator(
+    setup: TrainingSetup, plan: hardware.Plan, stop: StopRequest
+) -> "AbstractContextManager[Evaluator | None]":
     """Return a context manager that runs the process of --remote-evaluation during its block; None without the flag."""
-    if not job.config.evaluation.remote:
+    if not setup.config.evaluation.remote:
         return nullcontext()
     threads = plan.evaluator_threads or 1  # the plan has None if --resume-override added the evaluator
-    task = DevTask(job.config, job.data.dev, job.architecture.name, plan.device, threads)
-    return closing(Evaluator(task, job.folder, stop))
+    task = DevTask(setup.config, setup.data.dev, setup.architecture.name, plan.device, threads)
+    return closing(Evaluator(task, setup.folder, stop))
 
 
 class EvaluatorError(UserError, RuntimeError):
