@@ -101,7 +101,7 @@ def test_a_run_is_compared_with_itself(experiment, capsys):
     compare_runs = load_script("compare_runs")
     assert compare_runs.main([str(experiment[0]), str(experiment[0]), "--exact"]) == 0
     printed = capsys.readouterr().out
-    assert "the same in all 3 common records" in printed
+    assert "digests are equal in all 3 common records" in printed
 
 
 def test_the_final_model_loads_in_plain_stable_baselines3_and_acts_the_same(experiment):

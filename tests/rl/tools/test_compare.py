@@ -89,22 +89,73 @@ def run(*arguments, capsys):
     return status, printed.out, printed.err
 
 
-def test_compare_equal_runs_finds_no_difference(tmp_path, capsys):
-    old, new = stored(tmp_path / "old"), stored(tmp_path / "new")
-    status, out, err = run(old, new, "--exact", capsys=capsys)
-    assert (status, err) == (0, "")
-    assert "settings, data, versions and machine are the same" in out
-    assert "seed 1: digests are equal in all 4 common records" in out
-    assert "No difference found between B and A (0.0 points on every level)" in out
-    assert out.splitlines()[-1] == "digests are equal"
-    assert run(old, new, capsys=capsys)[1].splitlines()[-1] == "no difference beyond the tolerance"
+LESS = {"success": (0.2, 0.3, 0.35)}  # success of the last policy: 35 instead of 60 %
+FELL = {"success": (0.2, 0.6, 0.1)}  # the best policy is delivered, unless the retention guard is off
+UNGUARDED = {"evaluation.retention_guard": (False, "command line")}
+LAMBDA = {"ppo.gae_lambda": (0.92, "command line"), "ppo.gamma": (0.99, "default")}
+ADVANTAGES = {2: {"advantages": "x", "parameters": "y"}, 3: {"observations": "z"}}
+OBSERVATIONS = {1: {"observations": "x"}}
+ELSEWHERE = HOST | {"cpu": "another"}
 
 
-def test_exact_comparison_of_equal_digests_notes_a_difference_of_speed(tmp_path, capsys):
-    old, slow = stored(tmp_path / "old"), stored(tmp_path / "slow", per_million=130.0)
-    status, out, _ = run(old, slow, "--exact", capsys=capsys)
-    assert status == 0
-    assert "note: speed (1.30 times the time per decision), which does not count with --exact" in out
+@pytest.mark.parametrize(
+    ("changes", "flags", "status", "texts"),
+    [
+        ({}, "", 0, ["No difference found between B and A (0.0 points", "no difference beyond the tolerance"]),
+        (
+            {},
+            "--exact",
+            0,
+            ["are the same", "seed 1: digests are equal in all 4 common records\n", "digests are equal\n"],
+        ),
+        # learning
+        (LESS, "", 1, ["B finishes 25.0 points LESS than A", "different: success on the dev levels (-25.0 points)"]),
+        (LESS, "", 1, ["one seed on each side"]),
+        (LESS, "--tolerance 30", 0, []),
+        (FELL, "", 0, []),
+        (FELL | {"settings": UNGUARDED}, "", 1, ["50.0 points LESS"]),
+        ({"level_seed": 7}, "", 0, ["No difference found between B and A"]),  # as many wins, on other levels
+        # speed
+        (
+            {"per_million": 130.0},
+            "",
+            1,
+            ["different: speed (1.30 times the time per decision)", "of these: environment"],
+        ),
+        ({"per_million": 130.0}, "--speed-tolerance 50", 0, []),
+        (
+            {"per_million": 130.0},
+            "--exact",
+            0,
+            ["note: speed (1.30 times the time per decision), which does not count"],
+        ),
+        ({"per_million": 130.0, "host": ELSEWHERE}, "", 0, ["speed is not compared"]),
+        # digests
+        (
+            {"settings": LAMBDA, "parts": ADVANTAGES},
+            "",
+            0,
+            ["at update 2: advantages, because ppo.gae_lambda 0.95 → 0.92"],
+        ),
+        ({"settings": LAMBDA, "parts": ADVANTAGES}, "--exact", 1, ["0.92 (command line)", "0.95 (default)"]),
+        *(
+            ({"parts": OBSERVATIONS, **changes}, "", 0, [text])
+            for changes, text in (
+                ({"config": {"versions": {"numpy": "3"}}}, "perhaps because of different versions: numpy 2 → 3"),
+                ({"config": {"data": {"train": "cd"}}}, "because train ab → cd"),
+                ({"host": ELSEWHERE}, "perhaps because of different machine: cpu some processor → another"),
+                ({"config": {"environment": {"OMP_NUM_THREADS": "4"}}}, "no recorded entry differs"),
+                ({}, "no recorded entry differs"),
+            )
+        ),
+    ],
+)
+def test_new_run_is_compared_with_an_old_one(tmp_path, capsys, changes, flags, status, texts):
+    old, new = stored(tmp_path / "old"), stored(tmp_path / "new", **changes)
+    found, out, err = run(old, new, *flags.split(), capsys=capsys)
+    assert (found, err) == (status, ""), out
+    for text in texts:
+        assert text in out
 
 
 def test_compare_does_not_import_plugins_of_a_run(tmp_path, capsys, monkeypatch):
@@ -113,18 +164,6 @@ def test_compare_does_not_import_plugins_of_a_run(tmp_path, capsys, monkeypatch)
     old, new = (stored(tmp_path / name, config={"plugins": ["mine.py"]}) for name in ("old", "new"))
     assert run(old, new, capsys=capsys)[0] == 0
     assert not (tmp_path / "executed").exists()
-
-
-def test_divergence_is_explained_by_a_setting(tmp_path, capsys):
-    old = stored(tmp_path / "old")
-    change = {"ppo.gae_lambda": (0.92, "command line"), "ppo.gamma": (0.99, "default")}
-    parts = {2: {"advantages": "x", "parameters": "y"}, 3: {"observations": "z"}}
-    new = stored(tmp_path / "new", settings=change, parts=parts)
-    status, out, _ = run(old, new, capsys=capsys)
-    assert "first divergence at update 2: advantages, because ppo.gae_lambda 0.95 → 0.92" in out
-    assert status == 0
-    assert run(old, new, "--exact", capsys=capsys)[0] == 1
-    assert "0.92 (command line)" in out and "0.95 (default)" in out
 
 
 def test_exact_comparison_with_an_unfinished_training_is_different(tmp_path, capsys):
@@ -150,60 +189,11 @@ def test_exact_comparison_requires_a_partner_for_every_training(tmp_path, capsys
         assert status == 1 and out.splitlines()[-1] == "different: without a partner: vision_free seed 3"
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"config": {"versions": {"numpy": "3"}}}, "perhaps because of different versions: numpy 2 → 3"),
-        ({"config": {"data": {"train": "cd"}}}, "because train ab → cd"),
-        ({"host": HOST | {"cpu": "another"}}, "perhaps because of different machine: cpu some processor → another"),
-        ({"config": {"environment": {"OMP_NUM_THREADS": "4"}}}, "no recorded entry differs"),
-        ({}, "no recorded entry differs"),
-    ],
-)
-def test_divergence_is_explained_by_the_most_probable_difference(tmp_path, capsys, changes, expected):
-    old = stored(tmp_path / "old")
-    new = stored(tmp_path / "new", parts={1: {"observations": "x"}}, **changes)
-    assert expected in run(old, new, capsys=capsys)[1]
-
-
-def test_success_differs_beyond_the_tolerance_only_if_significant(tmp_path, capsys):
-    old = stored(tmp_path / "old")
-    worse = stored(tmp_path / "worse", success=(0.2, 0.3, 0.35))
-    status, out, _ = run(old, worse, capsys=capsys)
-    assert status == 1
-    assert "B finishes 25.0 points LESS than A" in out and "different: success on the dev levels (-25.0 points)" in out
-    assert "one seed on each side" in out
-    assert run(old, worse, "--tolerance", "30", capsys=capsys)[0] == 0
-    alike = stored(tmp_path / "alike", success=(0.2, 0.5, 0.6), level_seed=7)  # as many, but other ones
-    status, out, _ = run(old, alike, capsys=capsys)
-    assert status == 0 and "No difference found between B and A" in out
-
-
 def test_runs_are_paired_by_seed(tmp_path, capsys):
     old = stored(tmp_path / "old", seeds=(1, 2, 3))
     new = stored(tmp_path / "new", seeds=(1, 2, 3, 4), success=(0.2, 0.6, 0.75))
     status, out, _ = run(old, new, capsys=capsys)
     assert status == 1 and "over 200 levels and 3 seeds" in out and "without a partner: vision_free seed 4" in out
-
-
-def test_success_is_that_of_the_best_policy_unless_the_guard_is_off(tmp_path, capsys):
-    fell = (0.2, 0.7, 0.1)
-    old = stored(tmp_path / "old", success=(0.2, 0.6, 0.7))
-    assert run(old, stored(tmp_path / "new", success=fell), capsys=capsys)[0] == 0
-    unguarded = {"evaluation.retention_guard": (False, "command line")}
-    status, out, _ = run(old, stored(tmp_path / "plain", success=fell, settings=unguarded), capsys=capsys)
-    assert status == 1 and "60.0 points LESS" in out
-
-
-def test_speed_is_compared_only_on_the_same_machine(tmp_path, capsys):
-    old = stored(tmp_path / "old")
-    status, out, _ = run(old, stored(tmp_path / "slow", per_million=130.0), capsys=capsys)
-    assert status == 1 and "different: speed (1.30 times the time per decision)" in out
-    assert "of these: environment" in out
-    assert run(old, tmp_path / "slow", "--speed-tolerance", "50", capsys=capsys)[0] == 0
-    elsewhere = stored(tmp_path / "elsewhere", per_million=130.0, host=HOST | {"cpu": "another"})
-    status, out, _ = run(old, elsewhere, capsys=capsys)
-    assert status == 0 and "speed is not compared" in out
 
 
 def test_three_runs_are_compared_with_the_first(tmp_path, capsys):
