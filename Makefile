@@ -1,3 +1,4 @@
+# make setup   set up .venv for everything, compiled kernels included
 # make train   set up .venv for training, then pretrain, fine-tune, evaluate and film two agents on the shipped data
 # make test    set up .venv for everything, then linter, formatter check, type check and tests
 # make test-bounds   tests of the kernels, each index checked (3 minutes)
@@ -34,9 +35,11 @@ KERNEL_TESTS := $(PHYSICS_TESTS) tests/nppsim/planner tests/nppsim/shadow tests/
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -12
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -13
 
-setup: $(EVERYTHING)
+# Kernels need only the simulator's few packages, so they compile while pip installs the others.
+setup:
+	@$(MAKE) --no-print-directory --jobs 2 $(EVERYTHING) kernels
 
 train: $(TRAINING)
 ifdef ARGS
@@ -46,7 +49,6 @@ else
 	$(TRAIN) --recipe quickstart $(IMAGES)
 endif
 
-# Kernels need only the simulator's few packages, so they compile while pip installs the others.
 test:
 	@$(MAKE) --no-print-directory --jobs 2 lint kernels
 	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)

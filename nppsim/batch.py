@@ -5,6 +5,7 @@ episodes and writes observations into preallocated arrays.  The state of an envi
 depend neither on the number of threads nor on the other environments of the batch.
 """
 
+import functools
 import itertools
 import os
 import subprocess
@@ -135,9 +136,9 @@ class BatchSimulator:
         self._started = False
         self.shadow = None
         if _wanted(shadow, "NPPSIM_SHADOW"):
-            from nppsim import shadow as twins  # rarely needed, and slow to import
+            from nppsim.shadow import Shadow  # rarely needed, and slow to import
 
-            self.shadow = twins.Shadow(self)
+            self.shadow = Shadow(self)
 
     def close(self) -> None:
         """End the threads; the next step starts new ones."""
@@ -467,8 +468,12 @@ class BatchSimulator:
         return allowed
 
 
+@functools.cache
 def compile_ahead() -> None:
-    """Compile ``advance`` in a second process if no process has begun to; ``decorators.SharedCache`` waits for it."""
+    """Compile ``advance`` in a second process if no process has begun to; ``decorators.SharedCache`` waits for it.
+
+    Only the first call of a process has an effect, and only one such process runs per machine.
+    """
     if usable_cores() > 1 and not numba_config.DISABLE_JIT and not any(CACHE_FOLDER.glob("*/decision.advance*")):
         options: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         sources = os.pathsep.join((str(Path(__file__).parents[1]), *sys.path))  # import this version of the package

@@ -15,18 +15,19 @@ import os
 import sys
 import weakref
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nppsim.actions import ACTION_INPUT
-from nppsim.decision import State
+from nppsim.bank import LevelBank
+from nppsim.decision import Fields, State
 from nppsim.observe import layout
 from nppsim.physics.outcomes import DIED, TIMEOUT, WON
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.physics.tick import start
-from nppsim.reward import PATH_SHAPING, TERMS
+from nppsim.reward import PATH_SHAPING, TERMS, RewardConfig
 from nppsim.shadow.foresight import foresight
 from nppsim.shadow.geometry import StateTwin
 from nppsim.shadow.level_twin import LevelTwin
@@ -35,13 +36,33 @@ from nppsim.shadow.playback import Playback, Rows
 from nppsim.shadow.rewards import Ledger, sum_in_order
 from nppsim.shadow.views import VIEWS
 
-if TYPE_CHECKING:
-    from nppsim.batch import BatchSimulator
-
 CACHED_LEVELS = 2048  # maximum number of LevelTwins in memory
 _FIRST_REPORTS = (1_000, 10_000)  # a line is printed after these numbers of comparisons
 _REPORT_EVERY = 100_000  # a line is also printed after each multiple of this number
 _NO_STEPS = np.empty(0, np.uint8)
+
+
+class Simulator(Protocol):
+    """Settings, states and results that ``Shadow`` reads; implemented by BatchSimulator, which imports this module."""
+
+    bank: LevelBank
+    num_envs: int
+    frame_skip: int
+    gamma: float
+    keys: tuple[str, ...]
+    reward_config: RewardConfig
+    state: State
+    latest: dict[str, np.ndarray]
+    latest_final: dict[str, np.ndarray]
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    episode: np.ndarray
+    next_level: np.ndarray
+    _fields: Fields
+
+    @property
+    def time_limit(self) -> np.ndarray: ...
 
 
 class Shadow:
@@ -56,7 +77,7 @@ class Shadow:
     A mismatch raises no error; the first one of each kind is printed to stderr.
     """
 
-    def __init__(self, simulator: "BatchSimulator"):
+    def __init__(self, simulator: Simulator):
         bank = simulator.bank
         self._simulator = weakref.proxy(simulator)  # weak, because the simulator owns this object
         self._twin = functools.lru_cache(CACHED_LEVELS)(lambda level: LevelTwin(bank.levels[level], bank.completions))

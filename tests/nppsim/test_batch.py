@@ -371,8 +371,8 @@ def test_episode_records_sum_up_what_the_steps_gave(reward):
     assert set(outcomes) == {TIMEOUT, WON, DIED}
 
 
-def test_the_way_of_one_level_is_never_used_for_another():
-    """Regression: two levels whose doors gave the same number as key of the cached way."""
+def test_path_fields_of_two_levels_are_not_mixed():
+    """Two levels whose doors are in the same state."""
     two = corridor(40, 120, 140, locked_doors=[((46, 46), (80, 44), 0), ((50, 46), (90, 44), 0)])
     one = corridor(40, 60, 70, locked_doors=[((44, 46), (80, 44), 0)])
     sim = BatchSimulator(short_bank([two, one], 10_000), 1)
@@ -537,15 +537,20 @@ def test_a_forked_child_steps_on_with_threads_of_its_own():
     assert ended == (child, 0)
 
 
-def test_a_second_process_compiles_ahead_with_these_sources_and_only_if_none_has_begun(tmp_path, monkeypatch):
+def test_compile_ahead_starts_one_process_unless_the_kernel_is_being_compiled(tmp_path, monkeypatch):
     started = queue.Queue()
     monkeypatch.setattr(batch, "CACHE_FOLDER", tmp_path)
     monkeypatch.setattr(batch, "usable_cores", lambda: 2)
     monkeypatch.setattr(batch.subprocess, "run", lambda command, **options: started.put(options["env"]["PYTHONPATH"]))
+    batch.compile_ahead.cache_clear()
+    threads = threading.active_count()
     batch.compile_ahead()
     assert started.get(timeout=60).startswith(f"{ROOT}{os.pathsep}")
+    while threading.active_count() > threads:
+        time.sleep(0.01)
+    batch.compile_ahead()
     (tmp_path / "nppsim").mkdir()
     (tmp_path / "nppsim" / "decision.advance-1.py311.lock").touch()
-    threads = threading.active_count()
+    batch.compile_ahead.cache_clear()
     batch.compile_ahead()
     assert threading.active_count() == threads and started.empty()

@@ -50,9 +50,9 @@ def test_levels_are_finished_and_searches_given_up():
 
 def compile_slowly(file):
     """Stand in for a function that compiles; runs in the planner's process."""
-    planner_process.announcement._depth, planner_process.announcement.count = 1, 3
+    planner_process.compilation._depth, planner_process.compilation.count = 1, 3
     time.sleep(1)
-    planner_process.announcement._depth = 0
+    planner_process.compilation._depth = 0
     time.sleep(1)
     Path(file).touch()
 
