@@ -43,7 +43,7 @@ from nppsim.decision import (
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.observe import graph, layout, vectors
-from nppsim.observe.foresight import HORIZON, make_room
+from nppsim.observe.foresight import HORIZON, allocate_branches
 from nppsim.observe.stacking import NO_STACKS, Stacking, Stacks
 from nppsim.parallel.workers import usable_cores
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
@@ -172,8 +172,8 @@ class BatchSimulator:
         }
         gaps = np.empty((2 * self.num_envs, layout.NUM_HAZARDS))
         foresight_envs = self.num_envs if "foresight" in made else 0
-        room = make_room(foresight_envs, self.bank.max_entities, self.bank.max_movers)
-        self._views = Views._make([*rows.values(), gaps, room])
+        branches = allocate_branches(foresight_envs, self.bank.max_entities, self.bank.max_movers)
+        self._views = Views._make([*rows.values(), gaps, branches])
         self.latest = {key: rows[key][: self.num_envs] for key in self.keys}
         self.latest_final = {key: rows[key][self.num_envs :] for key in self.keys}
         self._stacks = Stacks(self.stacking, self.latest, self.latest_final) if self.stacking else None

@@ -40,7 +40,7 @@ def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
         gae_lambda=ppo.gae_lambda,
         clip_range=config.clip_range,
         clip_range_vf=config.clip_range_vf,
-        ent_coef=config.ent_coef_start,
+        ent_coef=config.ent_coef_at(0.0),
         vf_coef=config.vf_coef,
         max_grad_norm=config.max_grad_norm,
         target_kl=config.target_kl,
