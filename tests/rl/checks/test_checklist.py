@@ -5,7 +5,7 @@ import pytest
 
 from rl.checks.checklist import DEV_SUCCESS, checklist, checklist_table
 from rl.evaluation.results import DevHistory, LevelWins
-from rl.events import EventWriter
+from rl.events import open_events
 
 STEPS = np.arange(1, 61) * 10_000
 RISING = np.linspace(0.05, 0.6, len(STEPS))
@@ -30,7 +30,7 @@ def curves_of_a_good_run(last=60, **changes):
 
 def write(folder, curves, *evaluations, levels=200):
     """Write event files, and evaluations on the dev levels: success of the BC policy, then of later policies."""
-    with EventWriter(folder / "tensorboard") as writer:
+    with open_events(folder / "tensorboard") as writer:
         for tag, (steps, values) in curves.items():
             for step, value in zip(steps, values, strict=True):
                 writer.add_scalar(tag, value, step)

@@ -21,7 +21,7 @@ from rl.checks import run as checks_run
 from rl.checks.check import CHECKPOINT, FAILED, OK, SKIPPED, UPDATE, WARNING, results_table
 from rl.checks.doctor import CHECKS, GROUPS, Doctor
 from rl.config.command_line import resolve
-from rl.events import EventWriter
+from rl.events import open_events
 from rl.experiment.data import load_data, load_demonstrations
 from rl.plugins import Trust
 from rl.policy import checkpoint
@@ -239,7 +239,7 @@ def test_replays_reach_the_exit_counts_a_damaged_replay_as_lost(folder, tmp_path
 
 @pytest.mark.parametrize(("kl", "status"), [(0.0, OK), (0.01, FAILED)])
 def test_scalars_are_complete_ignores_zeros_of_the_critic_warm_up(tmp_path, kl, status):
-    with EventWriter(tmp_path / "tensorboard") as writer:
+    with open_events(tmp_path / "tensorboard") as writer:
         for step in range(5):
             for tag in {*checks_run.REQUIRED_TAGS, *checks_run.CHANGING}:
                 writer.add_scalar(tag, kl if tag == "train/approx_kl" else 1.0 + step, step)
@@ -249,7 +249,7 @@ def test_scalars_are_complete_ignores_zeros_of_the_critic_warm_up(tmp_path, kl, 
 
 @pytest.mark.parametrize(("late", "status"), [(900.0, OK), (500.0, WARNING)])
 def test_the_run_did_not_slow_down_warns_of_a_slower_end(tmp_path, late, status):
-    with EventWriter(tmp_path / "tensorboard") as writer:
+    with open_events(tmp_path / "tensorboard") as writer:
         for step in range(40):
             writer.add_scalar("sim/decisions_per_s", 1000.0 if step < 20 else late, step)
     assert BY_NAME["the_run_did_not_slow_down"].run(UPDATE, {"folder": tmp_path}, {}).status == status
