@@ -213,7 +213,7 @@ def load_policy(path: str | os.PathLike, *, precision: str | None = None) -> tup
             f"{path}: weights do not fit {data['architecture']} as this version of the project builds it "
             f"({' '.join(lines[:2])}): use the version that wrote it, or train again"
         ) from error
-    policy.set_training_mode(False)
+    policy.eval()
     return policy, data
 
 

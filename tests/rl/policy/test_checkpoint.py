@@ -24,6 +24,7 @@ from rl.curriculum import make_sampler
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.policy.policy import NppPolicy, build_policy
+from rl.policy.sb3 import SB3Policy
 from rl.ppo.vec_env import BatchVecEnv
 
 from places import ROOT
@@ -280,31 +281,26 @@ def test_a_version_from_the_future_is_refused_by_number(saved, monkeypatch):
         load_policy(saved)
 
 
-@pytest.fixture
-def archive(policy, tmp_path, monkeypatch):
-    """An archive of Stable-Baselines3, and its policy, from when that had no folder of its own: its class is named
-    rl.policy.NppPolicy, which is rl.policy.policy.NppPolicy now."""
+@pytest.fixture(params=["current", "earlier"])
+def archive(policy, tmp_path, request):
+    """An archive of Stable-Baselines3, and its policy; those of earlier versions name NppPolicy as their class."""
     env = BatchVecEnv(
         BatchSimulator([corridor()], 2, observations=layout.VISION_FREE, threads=1),
         make_sampler(["simple"], CurriculumConfig(), 0),
     )
     kwargs = {"architecture": "vision_free", "statistics": policy.statistics}
-    model = PPO(NppPolicy, env, n_steps=4, batch_size=8, device="cpu", policy_kwargs=kwargs)
+    model = PPO(SB3Policy, env, n_steps=4, batch_size=8, device="cpu", policy_kwargs=kwargs)
     path = tmp_path / "final_model.zip"
-    with monkeypatch.context() as former:
-        former.setattr(NppPolicy, "__module__", "rl.policy")
-        model.save(path)
-    stored = json.loads(zipfile.ZipFile(path).read("data"))["policy_class"][":serialized:"]
-    assert b"rl.policy" in base64.b64decode(stored) and b"rl.policy.policy" not in base64.b64decode(stored)
-    return path, model.policy
-
-
-def test_archives_from_before_the_policy_had_a_folder_still_load(archive):
-    path, policy = archive
-    loaded = PPO.load(path, device="cpu").policy
-    assert type(loaded) is NppPolicy
-    obs = observations(20, seed=2)
-    assert (loaded.act(obs, deterministic=True) == policy.act(obs, deterministic=True)).all()
+    model.save(path)
+    if request.param == "earlier":
+        with zipfile.ZipFile(path) as file:
+            members = {name: file.read(name) for name in file.namelist()}
+        data = json.loads(members["data"])
+        data["policy_class"][":serialized:"] = base64.b64encode(pickle.dumps(NppPolicy)).decode()
+        with zipfile.ZipFile(path, "w") as file:
+            for name, content in (members | {"data": json.dumps(data).encode()}).items():
+                file.writestr(name, content)
+    return path, model.policy.network
 
 
 def test_an_archive_becomes_a_checkpoint_if_it_is_trusted(archive, tmp_path, capsys):
