@@ -23,36 +23,36 @@ def example(name):
     return module
 
 
-def test_stable_baselines3(tmp_path):
+def test_stable_baselines3_example(tmp_path):
     sizes = ("--steps", "128", "--rollout", "16", "--num-envs", "4", "--episodes", "1")
     example("sb3_ppo").main(["--levels", SIMPLEST, *sizes, "--out", str(tmp_path / "model.zip")])
     assert (tmp_path / "model.zip").is_file()
 
 
-def test_cleanrl_in_one_file(capsys):
+def test_cleanrl_example(capsys):
     sizes = ("--steps", "400", "--num-envs", "4", "--rollout", "100")
     example("cleanrl_ppo").main(["--levels", SIMPLEST, *sizes])
     assert "400 steps" in capsys.readouterr().out
 
 
-def test_own_rewards():
+def test_own_rewards_example():
     returns = example("own_reward").main()
     assert {"mine", "gold counts", "default"} <= set(returns)
     assert returns["mine"] != returns["default"]
 
 
-def test_an_own_network():
+def test_own_network_example():
     model = example("own_network").main(["--steps", "64", "--rollout", "64"])
     assert model.num_timesteps == 64
 
 
-def test_own_levels(tmp_path):
+def test_own_levels_example(tmp_path):
     par = example("own_levels").main(str(tmp_path / "mine"))
     run = simulate(LevelSet.open(tmp_path / "mine")[0], Replay.load(tmp_path / "mine.replay").inputs)
     assert run.won and run.frames == par
 
 
-def test_an_agent_is_loaded_and_filmed(tmp_path):
+def test_agent_example_loaded_and_filmed(tmp_path):
     pytest.importorskip("av")
     module = example("load_and_film")
     assert (
@@ -62,21 +62,21 @@ def test_an_agent_is_loaded_and_filmed(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
-def test_a_minari_dataset(tmp_path, monkeypatch):
+def test_minari_example(tmp_path, monkeypatch):
     pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     module = example("minari_dataset")
     assert module.main(module.SHIPPED, most=3) == [3]
 
 
-def test_every_example_is_tested_and_named_in_the_readme():
+def test_examples_are_tested_and_named_in_readme():
     readme, tests = (ROOT / "README.md").read_text(), (ROOT / "tests" / "test_examples.py").read_text()
     for path in (ROOT / "examples").glob("*.py"):
         assert f'example("{path.stem}")' in tests
         assert f"examples/{path.name}" in readme
 
 
-def test_the_snippet_of_the_readme_runs_unchanged(tmp_path, monkeypatch):
+def test_readme_snippet_runs_unchanged(tmp_path, monkeypatch):
     (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     monkeypatch.chdir(ROOT)
     names = {}

@@ -21,7 +21,7 @@ LP = "timescale slow early exploration_bonus success_bonus amplification min_sam
 BY_NAME |= {f"lp_{name}" for name in LP.split()}
 
 
-def test_defaults_that_users_rely_on():
+def test_defaults_match_documented_values():
     config = ExperimentConfig(experiment_name="x", architectures=("mlp_baseline",))
     assert config.ppo.gamma == GAMMA
     assert (config.ppo.gae_lambda, config.ppo.clip_range, config.ppo.total_timesteps) == (0.95, 0.2, 10_000_000)
@@ -56,7 +56,7 @@ def read_attributes():
     return names
 
 
-def test_every_setting_is_read():
+def test_every_setting_is_used():
     read = read_attributes()
     wanted = {one.name for owner in (*owners(ExperimentConfig), DatasetConfig) for one in fields(owner)}
     assert wanted - read == set(UNREAD) | BY_NAME, "a setting is accepted and ignored"

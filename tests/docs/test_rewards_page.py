@@ -17,12 +17,12 @@ PAGE = ROOT / "docs" / "rewards.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
-def test_every_term_and_its_flag_are_listed():
+def test_terms_and_flags_are_listed():
     listed = dict(re.findall(r"^\| `(\w+)` \| `--([\w-]+)` \|", TEXT, re.MULTILINE))
     assert listed == {name: settings_of(RewardSettings)[name].flag for name in TERMS}
 
 
-def test_every_preset_is_listed_with_its_weights():
+def test_presets_are_listed_with_weights():
     header, *rows = re.findall(r"^\| (?:preset|`\w+`) \|(?: [\w.-]+ \|){9}$", TEXT, re.MULTILINE)
     names = [cell.strip() for cell in header.split("|")[2:-1]]
     kinds = {number: name for name, number in POTENTIALS.items()}
@@ -37,7 +37,7 @@ def test_every_preset_is_listed_with_its_weights():
     assert {row.split("`")[1] for row in rows} == set(PRESETS)
 
 
-def test_the_examples_of_the_page_run():
+def test_examples_run():
     example = doctest.DocTestParser().get_doctest(TEXT, {}, "rewards", str(PAGE), 0)
     assert example.examples
     output = []
@@ -46,7 +46,7 @@ def test_the_examples_of_the_page_run():
 
 
 @pytest.mark.parametrize("flags", [("--reward-preset", name) for name in PRESETS if name != "default"])
-def test_where_dying_pays_there_is_a_warning_without_force(flags):
+def test_rewarding_death_prints_warning(flags):
     level = str(ROOT / "nppsim" / "starter" / "simple" / "000000.map")
     given = ["--experiment-name", "x", "--architectures", "vision_free", "--single-level", level, *flags]
     data = load_data(resolve(given), print)

@@ -209,21 +209,21 @@ def test_environments_that_are_asleep_are_left_as_they_are_and_the_others_do_not
     asleep = np.array([False, True, False, True, False, False])
     awake, actions = np.flatnonzero(~asleep), held_actions(np.random.default_rng(5), 30, 6)
     settings = {"observations": layout.VISION_FREE, "threads": 1, "stacking": Stacking(state=3)}
-    sim, twin = (BatchSimulator(short_bank(), 6, shadow=shadow, **settings) for shadow in (True, False))
-    for one in (sim, twin):
+    sim, reference = (BatchSimulator(short_bank(), 6, shadow=shadow, **settings) for shadow in (True, False))
+    for one in (sim, reference):
         one.reset()
         play(one, held_actions(np.random.default_rng(4), 10, 6))
     before, seen = sim.snapshot(np.flatnonzero(asleep)), {k: v[asleep].copy() for k, v in sim.obs.items()}
     for row in actions:
         sim.step(row, asleep)
-        twin.step(row)
+        reference.step(row)
         assert not (
             sim.rewards.any(where=asleep) or sim.terminated.any(where=asleep) or sim.truncated.any(where=asleep)
         )
-        assert sim.finished.tolist() == [env for env in twin.finished if not asleep[env]]
-        np.testing.assert_array_equal(sim.snapshot(awake), twin.snapshot(awake))
+        assert sim.finished.tolist() == [env for env in reference.finished if not asleep[env]]
+        np.testing.assert_array_equal(sim.snapshot(awake), reference.snapshot(awake))
         for key, value in sim.obs.items():
-            np.testing.assert_array_equal(value[awake], twin.obs[key][awake])
+            np.testing.assert_array_equal(value[awake], reference.obs[key][awake])
     np.testing.assert_array_equal(sim.snapshot(np.flatnonzero(asleep)), before)
     for key, value in sim.obs.items():
         np.testing.assert_array_equal(value[asleep], seen[key])
@@ -371,8 +371,8 @@ def test_episode_records_sum_up_what_the_steps_gave(reward):
     assert set(outcomes) == {TIMEOUT, WON, DIED}
 
 
-def test_the_way_of_one_level_is_never_used_for_another():
-    """Regression: two levels whose doors gave the same number as key of the cached way."""
+def test_path_fields_of_two_levels_are_not_mixed():
+    """Two levels whose doors are in the same state."""
     two = corridor(40, 120, 140, locked_doors=[((46, 46), (80, 44), 0), ((50, 46), (90, 44), 0)])
     one = corridor(40, 60, 70, locked_doors=[((44, 46), (80, 44), 0)])
     sim = BatchSimulator(short_bank([two, one], 10_000), 1)
@@ -537,15 +537,20 @@ def test_a_forked_child_steps_on_with_threads_of_its_own():
     assert ended == (child, 0)
 
 
-def test_a_second_process_compiles_ahead_with_these_sources_and_only_if_none_has_begun(tmp_path, monkeypatch):
+def test_compile_ahead_starts_one_process_unless_the_kernel_is_being_compiled(tmp_path, monkeypatch):
     started = queue.Queue()
     monkeypatch.setattr(batch, "CACHE_FOLDER", tmp_path)
     monkeypatch.setattr(batch, "usable_cores", lambda: 2)
     monkeypatch.setattr(batch.subprocess, "run", lambda command, **options: started.put(options["env"]["PYTHONPATH"]))
+    batch.compile_ahead.cache_clear()
+    threads = threading.active_count()
     batch.compile_ahead()
     assert started.get(timeout=60).startswith(f"{ROOT}{os.pathsep}")
+    while threading.active_count() > threads:
+        time.sleep(0.01)
+    batch.compile_ahead()
     (tmp_path / "nppsim").mkdir()
     (tmp_path / "nppsim" / "decision.advance-1.py311.lock").touch()
-    threads = threading.active_count()
+    batch.compile_ahead.cache_clear()
     batch.compile_ahead()
     assert threading.active_count() == threads and started.empty()
