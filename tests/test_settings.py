@@ -13,11 +13,12 @@ from places import ROOT
 UNREAD = {
     "pbrs_gamma": "must equal gamma, which the shaping term uses",
     "debug": "scripts read it before there is a configuration",
+    "use_curriculum": "it sets strategy",
     "config_files": "the command line reads them before there is a configuration",
 }
 # Settings that are read by getattr with a computed name.
 BY_NAME = {"stage_thresholds", "stage_gamma", "stage_learning_rate", "stage_ent_coef", "stage_clip_range"}
-LP = "timescale slow early exploration_bonus success_bonus amplification min_samples"  # learning_progress.Preset.of
+LP = "timescale slow early success_bonus amplification temperature min_samples"  # learning_progress.Preset.of
 BY_NAME |= {f"lp_{name}" for name in LP.split()}
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from nppsim.io.files import append_text, write_text
-from rl.events import WRITTEN
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.policy.sb3 import save_archive
@@ -39,7 +38,7 @@ def save_sb3_zip(ppo: PPO, path: Path) -> None:
         gae_lambda=ppo.gae_lambda,
         clip_range=config.clip_range,
         clip_range_vf=config.clip_range_vf,
-        ent_coef=config.ent_coef_start,
+        ent_coef=config.ent_coef_at(0.0),
         vf_coef=config.vf_coef,
         max_grad_norm=config.max_grad_norm,
         target_kl=config.target_kl,
@@ -48,6 +47,7 @@ def save_sb3_zip(ppo: PPO, path: Path) -> None:
 
 FINAL = f"final{checkpoint.SUFFIX}"
 BEST = f"best{checkpoint.SUFFIX}"
+WRITTEN = "written.txt"  # text file with the names of the checkpoints
 SET_ASIDE = ".set_aside"  # suffix of a checkpoint that is damaged, or was skipped by --previous-checkpoint
 
 

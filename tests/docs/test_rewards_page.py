@@ -3,8 +3,6 @@
 import doctest
 import re
 
-import pytest
-
 from nppsim.reward import PRESETS, TERMS
 from nppsim.settings import settings_of
 from rl.config.command_line import resolve
@@ -12,6 +10,7 @@ from rl.config.rewards import POTENTIALS, RewardSettings
 from rl.experiment.data import audit_rewards, load_data
 
 from places import ROOT
+from worlds import SPARSE_REWARDS
 
 PAGE = ROOT / "docs" / "rewards.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -45,10 +44,11 @@ def test_examples_run():
     assert not output, "".join(output)
 
 
-@pytest.mark.parametrize("flags", [("--reward-preset", name) for name in PRESETS if name != "default"])
-def test_rewarding_death_prints_warning(flags):
+def test_rewarding_death_prints_warning(monkeypatch):
+    monkeypatch.setitem(PRESETS, "sparse", SPARSE_REWARDS)
     level = str(ROOT / "nppsim" / "starter" / "simple" / "000000.map")
-    given = ["--experiment-name", "x", "--architectures", "vision_free", "--single-level", level, *flags]
+    given = ["--experiment-name", "x", "--architectures", "vision_free", "--single-level", level]
+    given += ["--reward-preset", "sparse"]
     data = load_data(resolve(given), print)
     messages, forced = [], []
     audit_rewards(resolve(given), data, messages.append)

@@ -8,6 +8,7 @@ import queue
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.simulate import _run as simulate_kernel
 
 from places import ROOT
-from worlds import corridor, mixed_level, random_level, room
+from worlds import SPARSE_REWARDS, corridor, mixed_level, random_level, room
 
 WINNABLE = corridor(20, 24, 32)
 DEADLY = corridor(20, 40, 60, entities=[(1, 26, 46)])
@@ -145,7 +146,7 @@ def test_profiling_tells_where_the_time_of_a_call_goes(monkeypatch):
 
 def test_a_restored_environment_continues_bit_for_bit_also_elsewhere():
     actions = held_actions(np.random.default_rng(3), 80, 6)
-    sim = BatchSimulator(short_bank(), 6, threads=1, reward="legacy_october")
+    sim = BatchSimulator(short_bank(), 6, threads=1, reward=SPARSE_REWARDS)
     sim.reset()
     play(sim, actions[:20])
     before = [sim.snapshot(i) for i in range(6)]
@@ -154,7 +155,7 @@ def test_a_restored_environment_continues_bit_for_bit_also_elsewhere():
         sim.restore(i, before[i])
     assert play(sim, actions[20:]) == first
     # The other way round in another simulator; what comes next is the caller's.
-    other = BatchSimulator(sim.bank, 6, threads=1, reward="legacy_october")
+    other = BatchSimulator(sim.bank, 6, threads=1, reward=SPARSE_REWARDS)
     other.reset()
     other.next_level[:] = sim.next_level[::-1]
     for i in range(6):
@@ -165,7 +166,7 @@ def test_a_restored_environment_continues_bit_for_bit_also_elsewhere():
 @pytest.mark.parametrize("stacking", [Stacking(), Stacking(state=3)], ids=["plain", "stacked"])
 def test_compact_snapshots_have_everything_that_their_level_uses(stacking):
     actions = held_actions(np.random.default_rng(3), 80, 6)
-    sim = BatchSimulator(short_bank(), 6, threads=1, reward="legacy_october", stacking=stacking)
+    sim = BatchSimulator(short_bank(), 6, threads=1, reward=SPARSE_REWARDS, stacking=stacking)
     sim.reset()
     play(sim, actions[:20])
     before = [sim.compact_snapshot(i) for i in range(6)]
@@ -231,7 +232,7 @@ def test_environments_that_are_asleep_are_left_as_they_are_and_the_others_do_not
 
 
 def test_a_sibling_understands_the_snapshots():
-    sim = BatchSimulator(short_bank(), 3, observations=("state",), reward="legacy_october", threads=1)
+    sim = BatchSimulator(short_bank(), 3, observations=("state",), reward=SPARSE_REWARDS, threads=1)
     sim.reset()
     play(sim, held_actions(np.random.default_rng(4), 10, 3))
     alone = sim.sibling()
@@ -347,7 +348,7 @@ def test_each_environment_restarts_on_the_level_that_the_caller_chose():
     assert played == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("reward", ["default", "legacy_october", "legacy_recommended"])
+@pytest.mark.parametrize("reward", ["default", SPARSE_REWARDS, replace(SPARSE_REWARDS, proximity=0.05)])
 def test_episode_records_sum_up_what_the_steps_gave(reward):
     n, rng = 6, np.random.default_rng(8)
     sim = BatchSimulator(short_bank(time_limit=90), n, reward=reward)
@@ -405,7 +406,7 @@ def test_opening_a_door_changes_the_way():
 def test_each_kernel_is_compiled_once_for_any_simulator():
     for n, observations, reward, levels in (
         (1, layout.ALL, "default", LEVELS),
-        (3, ("state",), "legacy_october", [room()]),
+        (3, ("state",), SPARSE_REWARDS, [room()]),
         (40, layout.VISION_FREE, "default", [nppsim.Level.build(np.zeros((23, 42), np.uint8), (20, 20))]),
     ):
         sim = BatchSimulator(levels, n, observations=observations, reward=reward)

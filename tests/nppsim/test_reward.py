@@ -15,7 +15,7 @@ from nppsim.reward import PATH_SHAPING, STRAIGHT_LINE_SHAPING, RewardConfig, aud
 from nppsim.shadow.reference_level import ReferenceLevel
 from nppsim.shadow.rewards import EpisodeRewards, sum_in_order
 
-from worlds import Walk, corridor, random_level, room
+from worlds import SPARSE_REWARDS, Walk, corridor, random_level, room
 
 GAMMA = 0.97
 ALL_TERMS = RewardConfig(4.0, -1.0, 0.5, -0.01, 2.0, PATH_SHAPING, closest=0.01, proximity=0.3, exploration=0.05)
@@ -167,9 +167,7 @@ def test_exploration_each_cell_and_block_once():
 
 
 def test_reward_config_invalid_values_raise_error():
-    with pytest.raises(
-        ValueError, match="unknown reward preset 'octobre'; known: default, legacy_october, legacy_recommended"
-    ):
+    with pytest.raises(ValueError, match="unknown reward preset 'octobre'; known: default"):
         reward.reward_config("octobre")
     with pytest.raises(ValueError, match="finite"):
         RewardConfig(win=float("nan"))
@@ -189,9 +187,9 @@ def test_audit_default_rewards_pass():
     assert problems(reward.PRESETS["default"]) == []
 
 
-def test_audit_october_preset_warns():
+def test_audit_large_time_penalty_warns():
     """The time penalty cancels shaping , and death is better than going on."""
-    for row in audit(reward.PRESETS["legacy_october"], 0.99, 4, PATHS):
+    for row in audit(SPARSE_REWARDS, 0.99, 4, PATHS):
         assert any("running at the goal at top speed can cost" in p for p in row.problems)
         assert any("an immediate death returns" in p and "more than staying alive" in p for p in row.problems)
         assert any("the time of a plain win costs" in p for p in row.problems)

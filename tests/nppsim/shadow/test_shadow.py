@@ -16,7 +16,7 @@ from nppsim.observe import layout
 from nppsim.reward import PRESETS, RewardConfig
 
 from places import ROOT
-from worlds import KINDS, MIXED, UNFINISHED, corridor, mixed_level, random_level, room
+from worlds import KINDS, MIXED, SPARSE_REWARDS, UNFINISHED, corridor, mixed_level, random_level, room
 
 SCRIPT = ROOT / "scripts" / "run_training_validation.sh"
 EVERY_TERM = RewardConfig(4.0, -1.0, 0.5, -0.01, 2.0, closest=0.01, proximity=0.3, exploration=0.05)
@@ -117,7 +117,7 @@ def test_gymnasium_envs_final_observations_agree(monkeypatch):
     bank = short_bank()
     single, many = (
         NppEnv(bank, layout.ALL),
-        NppVectorEnv(bank, 5, layout.ALL, reward="legacy_october", autoreset_mode="SAME_STEP"),
+        NppVectorEnv(bank, 5, layout.ALL, reward=SPARSE_REWARDS, autoreset_mode="SAME_STEP"),
     )
     for level in range(3):
         single.reset(options={"level": level})
