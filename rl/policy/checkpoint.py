@@ -136,7 +136,7 @@ def to_bytes(value: Any, name: str) -> bytearray:
     return bytearray(file.getbuffer())
 
 
-def from_bytes(data: bytes) -> Any:
+def from_bytes(data: bytes | bytearray) -> Any:
     """Restore the value that was passed to ``to_bytes``; no code can run.  Raises one of _DAMAGE for other bytes."""
     return _decoded(torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
 
