@@ -1,4 +1,4 @@
-"""Behavioural cloning: training learns and guards itself; the script goes from replays to a checkpoint."""
+"""Behavioural cloning: training, its checks, and the script from replays to a checkpoint."""
 
 import json
 import math
