@@ -47,7 +47,7 @@ from rl.experiment.data import statistics_of_random_play
 from rl.experiment.record import ExperimentRecord, RunRecord, results_view, summary
 from rl.policy.onnx import OnnxPolicy, to_onnx
 from rl.policy.policy import NppPolicy, build_policy
-from rl.policy.sb3 import convert
+from rl.policy.sb3 import SB3Policy, convert
 from rl.ppo import make_ppo, update_benchmark
 from rl.ppo.logs import TABLE, CSVOutput
 from rl.ppo.ppo import PPO
@@ -419,7 +419,7 @@ def _archives(folder: Path) -> list[Path]:
     sim = BatchSimulator(_levels()[:1], 2, observations=layout.VISION_FREE, threads=1)
     policy = {"architecture": "vision_free", "statistics": _policy().statistics}
     env = BatchVecEnv(sim, make_sampler(["simplest"], CurriculumConfig(), 0))
-    stable_baselines3.PPO(NppPolicy, env, n_steps=4, batch_size=8, device="cpu", policy_kwargs=policy, seed=0).save(
+    stable_baselines3.PPO(SB3Policy, env, n_steps=4, batch_size=8, device="cpu", policy_kwargs=policy, seed=0).save(
         folder / "x.zip"
     )
     with zipfile.ZipFile(folder / "x.zip") as archive:
