@@ -31,7 +31,7 @@ from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, Levels, make_sampler
 from rl.curriculum.learning_progress import DETAILED, LearningProgress
 from rl.curriculum.strategy import Strategy
-from rl.policy.serialization import pack, unpack
+from rl.policy.checkpoint import from_bytes, to_bytes
 
 ENVIRONMENTS = 512  # as many as train by default
 CATEGORIES = ("simplest", "simpler", "simple", "medium", "complex", "exploration", "mine_heavy")
@@ -257,11 +257,11 @@ def measure(
     for number in range(updates):
         if number % third == 0:
             sizes.append(sizes_of_curriculum(manager))
-            state.append(processor_seconds(lambda: pack(manager.state_dict(), "curriculum")))  # noqa: B023
+            state.append(processor_seconds(lambda: to_bytes(manager.state_dict(), "curriculum")))  # noqa: B023
         if number == updates - third:
-            stored = pack(manager.state_dict(), "curriculum")
+            stored = to_bytes(manager.state_dict(), "curriculum")
             manager = make_manager(strategy, config, count, seed=9)
-            manager.load_state_dict(unpack(*stored))
+            manager.load_state_dict(from_bytes(stored))
             count_calls(manager)
         played = play(manager, sim, rng, episodes)
         decided = manager.draw(episodes).astype(np.int64) if manager.wants_advantages else None
