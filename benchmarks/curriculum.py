@@ -245,7 +245,7 @@ def play(manager: CurriculumManager, sim: Any, rng: np.random.Generator, episode
         luck = rng.random(min(ENVIRONMENTS, episodes - done))
         begin = time.thread_time()
         manager.watch(sim, actions)
-        manager.credited(sim)
+        manager.counted_levels(sim)
         seconds += time.thread_time() - begin
         sim.step(luck < chance[sim.level[: len(luck)]], luck)
         begin = time.thread_time()

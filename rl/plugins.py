@@ -1,4 +1,4 @@
-"""Plug-ins: Python files and modules of the user that register networks, curriculum strategies or reward presets.
+"""Plug-ins: the user's Python files and modules, which register networks, curriculum strategies or reward presets.
 
     load(["mine.py", "my_package.networks"])     # each calls e.g. rl.policy.architectures.register
 
@@ -15,8 +15,6 @@ from pathlib import Path
 
 from nppsim.errors import ConfigError, UserError
 
-FLAG = "--plugin"
-
 
 def load(plugins: Iterable[str]) -> None:
     """Import each plug-in, unless it was imported before.
@@ -26,12 +24,15 @@ def load(plugins: Iterable[str]) -> None:
     """
     for plugin in plugins:
         try:
-            _load_file(Path(plugin).resolve()) if plugin.endswith(".py") else importlib.import_module(plugin)
+            if plugin.endswith(".py"):
+                _load_file(Path(plugin).resolve())
+            else:
+                importlib.import_module(plugin)
         except UserError:
             raise
         except Exception as error:  # the user's code may raise any error
             advice = f"cannot be imported ({type(error).__name__}: {error}); give a Python file, or an installed module"
-            raise ConfigError(advice, FLAG, plugin) from error
+            raise ConfigError(advice, "--plugin", plugin) from error
 
 
 def _load_file(path: Path) -> None:

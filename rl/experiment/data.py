@@ -3,7 +3,7 @@
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,11 +21,11 @@ from nppsim.observe.statistics import ObservationStatistics
 from rl.config.experiment import DEV_LEVELS, DEV_SHARE, ExperimentConfig
 from rl.evaluation.results import ALL
 from rl.evaluation.suite import EvaluationSuite
+from rl.log import Log, warn
 from rl.policy.architectures import Architecture
 from rl.ppo.vec_env import BatchVecEnv
 
 RANDOM_PLAY_DECISIONS = 20_000  # decisions of random play for statistics of the normaliser, without demonstrations
-Log = Callable[[str], None]  # receives messages
 Pairs = list[tuple[Level, str]]  # levels with categories
 
 
@@ -213,13 +213,12 @@ def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward
         least = min(rows, key=lambda row: row.win_return - max(row.timeout_return, row.death_return))
         log(f"rewards in order on {len(rows)} categories; smallest difference on {_described(least)}")
     elif config.reward.is_default and "rewards" not in config.silence:
-        log(
-            f"warning: rewards: {problems[0]}; raise --gamma towards 1, train on shorter levels, or use --silence rewards"
-        )
+        advice = "raise --gamma towards 1, train on shorter levels, or use --silence rewards"
+        warn(log, f"rewards: {problems[0]}; {advice}")
     deadly = [row for row in rows if row.death_return > min(row.win_return, row.timeout_return + reward.TIE)]
     if deadly and not config.reward.force and "dying" not in config.silence:
         advice = "lower --reward-death, raise --reward-time towards 0, or accept it with --force"
-        log(f"warning: dying: dying pays on {_described(deadly[0])} (--reward-preset {config.reward.preset}); {advice}")
+        warn(log, f"dying: dying pays on {_described(deadly[0])} (--reward-preset {config.reward.preset}); {advice}")
     return rows
 
 

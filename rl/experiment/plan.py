@@ -26,6 +26,7 @@ from rl.curriculum import make_sampler
 from rl.experiment.data import statistics_of_random_play
 from rl.experiment.record import read_plan, save_plan
 from rl.experiment.setup import TrainingSetup
+from rl.log import warn
 from rl.policy.architectures import Architecture, get_architecture
 from rl.ppo import make_ppo
 from rl.ppo.update_benchmark import UpdateBenchmark, stored_timings
@@ -43,13 +44,12 @@ def plan_of(setup: TrainingSetup) -> hardware.Plan:
     if plan is not None:
         setup.log(f"{heading}: resumes with its stored plan\n{plan}")
         if plan.machine.cpu != setup.machine.cpu:
-            setup.log(f"warning: the run began on {plan.machine.name}; results may differ in rounding")
+            warn(setup.log, f"the run began on {plan.machine.name}; results may differ in rounding")
     else:
         planned = planner(setup.architecture, plan_request, setup.machine.times(setup.ranks.machines))
         plan = _measured_plan(setup.architecture, planned, planned(), setup.machine)
         setup.log(f"{heading}\n{plan}")
         save_plan(setup.folder, plan, plan_request)
-    torch.set_num_threads(1)  # threads for parts of a minibatch (``ThreadPool``) are faster than threads in operations
     return plan
 
 

@@ -26,10 +26,11 @@ from rl.config import ExperimentConfig, UploadConfig, VideoConfig
 from rl.config.command_line import check_prepared, resolve
 from rl.config.files import config_from_dict
 from rl.config.resume import RUN_FILE
-from rl.experiment.data import Data, Log, load_data
+from rl.experiment.data import Data, load_data
 from rl.experiment.plan import planner
 from rl.experiment.setup import make_setups
 from rl.experiment.stages import run_stages
+from rl.log import Log
 from rl.policy import checkpoint
 from rl.policy.player import player_of
 from rl.ppo.logs import BOARD
@@ -123,7 +124,7 @@ def rehearse(config: ExperimentConfig, log: Log, only: Only = None) -> Doctor:
 def _rehearse_architectures(config: ExperimentConfig, data: Data, folder: Path, doctor: Doctor, log: Log) -> None:
     machine = hardware.detect()
     doctor.provide(full_config=config)
-    for setup in make_setups(in_small(config, folder), data, machine, folder, None, log):
+    for setup in make_setups(in_small(config, folder), data, machine, folder, log):
         doctor.provide(full_plan=planner(setup.architecture, config.plan_request, machine)())
         _attempt(doctor, f"rehearsal of {setup.title}", partial(run_stages, replace(setup, doctor=doctor)))
         doctor.examine(REHEARSAL)

@@ -31,7 +31,7 @@ from rl.config.experiment import RUN_BYTES, ExperimentConfig, check_folders
 from rl.config.machine import HardwareConfig
 from rl.evaluation.results import ALL, Stats, aggregate, format_table
 from rl.evaluation.suite import EvaluationSuite, Policy, RandomPolicy
-from rl.events import EventWriter
+from rl.events import open_events
 from rl.experiment.data import joined
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
@@ -128,7 +128,7 @@ def train(settings: PretrainSettings, folder: Path, best: Path) -> None:
             tables[name] = aggregate(suite.run(player, deterministic=settings.deterministic))
         return {category: stats["success"] for category, stats in tables["BC alone"].items() if category != ALL}
 
-    with locked(folder) as check, EventWriter(folder / "tensorboard") as writer:
+    with locked(folder) as check, open_events(folder / "tensorboard") as writer:
 
         def save(policy: NppPolicy, epoch: int) -> None:
             check()

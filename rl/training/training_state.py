@@ -18,7 +18,6 @@ from typing import Any
 from stable_baselines3 import PPO as StableBaselinesPPO
 
 from nppsim.io.files import append_text, write_bytes, write_text
-from rl.events import WRITTEN
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import NppPolicy
@@ -61,6 +60,7 @@ def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
 
 FINAL = f"final{checkpoint.SUFFIX}"
 BEST = f"best{checkpoint.SUFFIX}"
+WRITTEN = "written.txt"  # text file with the names of the checkpoints
 SET_ASIDE = ".set_aside"  # suffix of a checkpoint that is damaged, or was skipped by --previous-checkpoint
 
 

@@ -44,12 +44,12 @@ from rl.evaluation.video import Film
 from rl.events import read_scalars
 from rl.experiment import record
 from rl.experiment.data import statistics_of_random_play
-from rl.experiment.record import ExperimentRecord, RunRecord, report_view, results_view, summary
+from rl.experiment.record import ExperimentRecord, RunRecord, results_view, summary
 from rl.policy.onnx import OnnxPolicy, to_onnx
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.sb3 import convert
 from rl.ppo import make_ppo, update_benchmark
-from rl.ppo.logs import TABLE, GrowingTable, cut_events
+from rl.ppo.logs import TABLE, CSVOutput
 from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
 from rl.studio.training import read_experiment
@@ -99,10 +99,9 @@ def readers_of_runs() -> list[Reader]:
         Reader("configuration_alone", "config.json", named(read_config), _configuration, by_json),
         Reader("run", RUN_FILE, _read_run_file, _run_file, by_json),
         *(Reader(f"compared_{name}", name, _compare_stored, partial(_stored, name), by_json) for name in _STORED),
-        Reader("run_table", TABLE, lambda path: GrowingTable(path, rows=1), _table, by_csv),
+        Reader("run_table", TABLE, lambda path: CSVOutput(path, rows=1), _table, by_csv),
         Reader("studio_experiment", TABLE, _read_experiment, _table, by_csv),
         Reader("events", _EVENTS, lambda path: read_scalars(path.parent), _events, _IN_EVENTS),
-        Reader("events_cut", _EVENTS, lambda path: cut_events(path.parent, 2), _events, _IN_EVENTS),
         Reader("findings", "doctor.json", lambda path: findings_table(read_findings(path)), _findings, by_json),
         Reader("onnx", "x.onnx", OnnxPolicy.load, _networks, (damage.in_bytes, damage.in_onnx, damage.in_onnx)),
         Reader("archive", "x.zip", _convert, _archives, (damage.in_bytes, damage.in_zip)),
@@ -232,7 +231,7 @@ def _read_finished(path: Path) -> object:
         return None
     config = ExperimentConfig(experiment_name="x", architectures=("vision_free",))
     done = ExperimentRecord(config, datetime(2026, 1, 1), "m", {}, {}, []).with_run(run)
-    return results_view(done), report_view(done), summary(done, path.parent)
+    return results_view(done, path.parent), summary(done)
 
 
 def _policy() -> NppPolicy:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from rl.checks.run import checklist, checklist_table
-from rl.events import EventWriter
+from rl.events import open_events
 
 
 def write(folder, curves):
     """Event files of a run.  curves: tag -> (steps, values)."""
-    with EventWriter(folder / "tensorboard") as writer:
+    with open_events(folder / "tensorboard") as writer:
         for tag, (steps, values) in curves.items():
             for step, value in zip(steps, values, strict=True):
                 writer.add_scalar(tag, value, step)

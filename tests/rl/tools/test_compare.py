@@ -9,7 +9,7 @@ import pytest
 from nppsim.io.files import write_json
 from rl.config.resume import FINISHED_FILE
 from rl.evaluation.results import HISTORY_FILE, DevHistory, LevelWins
-from rl.events import EventWriter
+from rl.events import open_events
 from rl.tools.reference import FORMAT, VERSION
 from rl.training.digests import TRAIL_FILE
 from rl.training.runs import find_runs
@@ -66,7 +66,7 @@ def stored(folder, *, seeds=(1,), success=(0.2, 0.5, 0.6), per_million=100.0, ho
         history = DevHistory(run)
         for i, share in enumerate(success):
             history.add(1000 * i, wins(share, level_seed + 100 * seed))
-        with EventWriter(run / "tensorboard") as writer:
+        with open_events(run / "tensorboard") as writer:
             noise = np.random.default_rng(seed)
             for i in range(1, more.get("logged", 20) + 1):
                 seconds = per_million / 1e6 * 100 * (1 + 0.01 * noise.normal())
