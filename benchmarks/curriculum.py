@@ -35,7 +35,7 @@ from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, Levels, make_sampler
 from rl.curriculum.learning_progress import DETAILED, LearningProgress
 from rl.curriculum.strategy import Strategy
-from rl.policy.serialization import pack, unpack
+from rl.policy.checkpoint import from_bytes, to_bytes
 
 ENVIRONMENTS = 512  # as many as train by default
 CATEGORIES = ("simplest", "simpler", "simple", "medium", "complex", "exploration", "mine_heavy")
@@ -277,9 +277,9 @@ def measure(
     third, resumed_at = max(1, updates // 3), updates - max(1, updates // 3)
     for number in range(updates):
         if number == resumed_at:
-            stored = pack(manager.state_dict(), "curriculum")
+            stored = to_bytes(manager.state_dict(), "curriculum")
             manager = made(strategy, config, count, seed=9)
-            manager.load_state_dict(unpack(*stored))
+            manager.load_state_dict(from_bytes(stored))
         original = type(manager.strategy).weigh.__get__(manager.strategy)
         manager.strategy.weigh = counted  # type: ignore[method-assign]
         each.append(play(manager, sim, rng, episodes))
@@ -289,7 +289,7 @@ def measure(
         learn.append(seconds_of(lambda: manager.update(sim, decided, advantages)))  # noqa: B023
         del manager.strategy.weigh
         if number % third == 0:
-            state.append(seconds_of(lambda: pack(manager.state_dict(), "curriculum")))  # noqa: B023
+            state.append(seconds_of(lambda: to_bytes(manager.state_dict(), "curriculum")))  # noqa: B023
         sizes.append(sizes_of_curriculum(manager))
     return Costs(
         name,

@@ -71,7 +71,7 @@ def distill_teacher(
         check_worth(setup, student, teacher, path)
     before = distiller.seconds
     train(setup, distiller)
-    student.set_training_mode(False)
+    student.eval()
     distilled = replace(
         pretrained, policy=student, distillation_s=distiller.seconds, spent_before=pretrained.spent_before + before
     )

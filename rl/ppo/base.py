@@ -100,14 +100,8 @@ class BasePPO:
             **self.buffer_settings,
         )
         self.rollout_buffer.all_gather = ranks.all_gather
-        self.policy = NppPolicy(
-            env.observation_space,
-            env.action_space,
-            lambda remaining: rate,  # initial rate; each update sets its scheduled rate
-            architecture=architecture,
-            statistics=statistics,
-            precision=plan.precision,
-        ).to(self.device)
+        # Each update sets its scheduled learning rate.
+        self.policy = NppPolicy(env.observation_space, architecture, statistics, plan.precision, rate).to(self.device)
         if env.sim.stacking != self.policy.stacking:
             raise ValueError(f"the simulator shows {env.sim.stacking}, {architecture} reads {self.policy.stacking}")
         self.logger = Logger(None, [])

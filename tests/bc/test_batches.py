@@ -1,4 +1,4 @@
-"""Demonstrations as sequences, for a recurrent policy: what each row is shown, and that such a policy learns by it."""
+"""Batches of single decisions and of sequences for recurrent policies."""
 
 import math
 from dataclasses import replace

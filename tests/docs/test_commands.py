@@ -42,7 +42,7 @@ CONSOLE = {
 }
 RAY = {"--address", "--generate", "--head", "--include-dashboard", "--num-cpus"}
 FOREIGN = {*DOCKER, *RAY, *(f"--{name}" for name in TORCHRUN)}  # flags of other programs
-FOREIGN |= {"--directory", "--extra-index-url", "--logdir", "--no-deps"}
+FOREIGN |= {"--directory", "--extra-index-url", "--logdir", "--no-deps", "--wheel-dir"}
 
 
 @functools.cache

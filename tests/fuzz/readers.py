@@ -1,4 +1,4 @@
-"""All readers of files with valid files to damage, for ``tests.fuzz.fuzzing``."""
+"""All readers of files with valid files to damage, for ``tests.fuzz.test_readers``."""
 
 import json
 from functools import partial
