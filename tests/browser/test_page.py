@@ -1,4 +1,4 @@
-"""The page that `nppsim page` writes opens and plays from a file, and asks for nothing."""
+"""Pages written by ``nppsim page``: they play from a file without network access."""
 
 import numpy as np
 import pytest

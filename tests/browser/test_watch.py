@@ -1,4 +1,4 @@
-"""Agents are watched in the page: what they think is shown, runs side by side, deaths; an experiment in training."""
+"""Watching agents: policy outputs, comparison of runs, deaths, and an experiment in training."""
 
 import re
 import shutil
@@ -70,10 +70,10 @@ def test_deaths_counted_and_drawn(page, studio):
     page.wait_for_selector(".deaths button:has-text('Start')")
 
 
-def test_editor_agent_tries_level(page, studio):
+def test_editor_agent_evaluated_on_level(page, studio):
     page.goto(studio.at(f"edit/{LEVEL.fingerprint}"))
-    page.get_by_role("button", name="64 tries by an agent").click()
-    page.wait_for_selector("#editor-tries:has-text('64 of 64 finished (100 %)')")
+    page.get_by_role("button", name="64 episodes of an agent").click()
+    page.wait_for_selector("#editor-episodes:has-text('64 of 64 finished (100 %)')")
 
 
 def training(experiment):
