@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import hardware
-from hardware.thread_pool import ThreadPool
+from bc.thread_pool import ThreadPool
 from nppsim.io.progress import progress_bar
 from nppsim.observe import layout
 from rl.config.curriculum import CurriculumConfig
@@ -71,7 +71,7 @@ def distill_teacher(
         check_worth(setup, student, teacher, path)
     before = distiller.seconds
     train(setup, distiller)
-    student.set_training_mode(False)
+    student.eval()
     distilled = replace(
         pretrained, policy=student, distillation_s=distiller.seconds, spent_before=pretrained.spent_before + before
     )

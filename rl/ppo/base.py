@@ -22,8 +22,8 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import get_device, safe_mean, set_random_seed
 
 import hardware
+from bc.thread_pool import ThreadPool
 from hardware import Plan, PlanRequest
-from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config.ppo import PPOConfig
@@ -100,14 +100,8 @@ class BasePPO:
             **self.buffer_settings,
         )
         self.rollout_buffer.all_gather = ranks.all_gather
-        self.policy = NppPolicy(
-            env.observation_space,
-            env.action_space,
-            lambda remaining: rate,  # initial rate; each update sets its scheduled rate
-            architecture=architecture,
-            statistics=statistics,
-            precision=plan.precision,
-        ).to(self.device)
+        # Each update sets its scheduled learning rate.
+        self.policy = NppPolicy(env.observation_space, architecture, statistics, plan.precision, rate).to(self.device)
         if env.sim.stacking != self.policy.stacking:
             raise ValueError(f"the simulator shows {env.sim.stacking}, {architecture} reads {self.policy.stacking}")
         self.logger = Logger(None, [])

@@ -52,7 +52,7 @@ def untrained(favourite=None, architecture="vision_free"):
     policy.set_statistics(statistics)
     if favourite is not None:
         policy.action_net.bias.data[favourite] = 5.0
-    policy.set_training_mode(False)
+    policy.eval()
     return GuidePolicy(policy, 4)
 
 
