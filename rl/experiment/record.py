@@ -37,8 +37,8 @@ from nppsim.levels.level import Level
 from nppsim.measure.machine import environment, git_state, machine
 from nppsim.physics.outcomes import NAMES
 from nppsim.replays.replay import MAX_BYTES
-from rl.checks.doctor import read_findings, report_rows
-from rl.checks.run import Item, checklist, checklist_table
+from rl.checks.check import read_results, report_rows
+from rl.checks.checklist import Item, checklist, checklist_table
 from rl.config import ExperimentConfig, PPOConfig
 from rl.config.files import dotted, known_settings
 from rl.config.resume import FINISHED_FILE, RUN_FILE
@@ -509,7 +509,7 @@ def _results_entry(run: RunRecord, folder: Path) -> dict:
         "delivered": run.delivered,
         "comparisons": [comparison.to_dict() for comparison in run.comparisons],
         "checklist": [item.to_dict() for item in run.checklist],
-        "doctor": report_rows(read_findings(run.folder / "doctor.json")),
+        "doctor": report_rows(read_results(run.folder / "doctor.json")),
         "speed": run.speed,
         "wall_time_s": run.wall_time_s,
         "curriculum": run.curriculum,

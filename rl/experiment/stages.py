@@ -23,13 +23,13 @@ from stable_baselines3.common.callbacks import BaseCallback
 import hardware
 from bc import train as imitation
 from bc.dataset import BCDataset
+from bc.thread_pool import ThreadPool
 from bc.train import BCResult
-from hardware.thread_pool import ThreadPool
 from nppsim.io.files import write_json
 from nppsim.io.signals import deferred_signals
 from nppsim.observe.statistics import ObservationStatistics
-from rl.checks.doctor import BEFORE, IMITATION
-from rl.checks.learning import ExamineFirstUpdate
+from rl.checks.check import BEFORE, IMITATION
+from rl.checks.doctor import FirstUpdateChecks
 from rl.config import PPOConfig
 from rl.config.resume import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.evaluation.results import EpisodeRecord
@@ -127,7 +127,7 @@ def run_stages(setup: TrainingSetup, last: str = "report") -> Training:
     )
     training = Training(setup, plan, own_plan, settings, env, started, record)
     if not ranks.rank:
-        examine_before_training(training)
+        check_before_training(training)
     for stage in STAGES:
         if not ranks.rank or stage is ppo:
             stage(training)
@@ -136,15 +136,15 @@ def run_stages(setup: TrainingSetup, last: str = "report") -> Training:
     return training
 
 
-def examine_before_training(training: Training) -> None:
+def check_before_training(training: Training) -> None:
     """Run the doctor's checks of data and settings, and give the doctor the objects that later checks need."""
     setup = training.setup
     if setup.pretrained:
-        setup.doctor.provide(replays=setup.config.replay_data_dir)
+        setup.doctor.add(replays=setup.config.replay_data_dir)
     else:
         absent = ("replays", "dataset", "statistics", "bc_policy", "bc_result", "probe")
-        setup.doctor.lack(**dict.fromkeys(absent, "no imitation in this run"))
-    setup.doctor.provide(
+        setup.doctor.skip(**dict.fromkeys(absent, "no imitation in this run"))
+    setup.doctor.add(
         config=setup.config,
         levels={"train": setup.data.train, "dev": setup.data.dev, "test": setup.data.test},
         bank=setup.data.bank,
@@ -153,7 +153,7 @@ def examine_before_training(training: Training) -> None:
         env=training.env,
         folder=setup.folder,
     )
-    setup.doctor.examine(BEFORE)
+    setup.doctor.run(BEFORE)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -168,16 +168,16 @@ def imitate(training: Training) -> None:
     training.pretrained = load_pretrained(setup.folder, plan.device, setup.config.frame_skip)
     if training.pretrained is not None:
         setup.log(f"imitation is done: {setup.folder / BC_POLICY}")
-        setup.doctor.lack(dataset="imitation was done before the run was interrupted")
-        setup.doctor.provide(statistics=training.pretrained.policy.statistics)
+        setup.doctor.skip(dataset="imitation was done before the run was interrupted")
+        setup.doctor.add(statistics=training.pretrained.policy.statistics)
         return
     dataset = load_demonstrations(setup.config, setup.data, setup.architecture.observations, setup.seed, setup.log)
     dataset = dataset.stacked(setup.architecture.stacking)
     write_json(setup.folder / "pretrain" / DEMONSTRATIONS_FILE, {"key": dataset.key, "decisions": len(dataset)})
     initial = initial_agent_of(setup)
     statistics = initial.statistics if initial else dataset.statistics()
-    setup.doctor.provide(statistics=statistics)
-    setup.doctor.examine(IMITATION, dataset=dataset)
+    setup.doctor.add(statistics=statistics)
+    setup.doctor.run(IMITATION, dataset=dataset)
     torch.manual_seed(setup.seed)  # for the initial weights
     policy = build_policy(setup.architecture.imitated.name, statistics, precision=plan.precision, device=plan.device)
     if initial:
@@ -351,7 +351,7 @@ def _make_first_agent(training: Training) -> tuple[PPO, _Start]:
         setup.log(
             f"{training.record.transfer}; {agreement:.0%} of greedy actions agree with the BC policy on held-out decisions"
         )
-        setup.doctor.provide(bc_policy=pretrained.policy, bc_result=pretrained.result, probe=pretrained.probe)
+        setup.doctor.add(bc_policy=pretrained.policy, bc_result=pretrained.result, probe=pretrained.probe)
     if initial:
         setup.log(f"PPO starts from {setup.config.init_from}; {training.record.transfer}")
     runs: dict[str, np.ndarray] = {}
@@ -374,8 +374,8 @@ def learn(setup: TrainingSetup, agent: PPO, monitor: TrainingMonitor) -> None:
         callbacks = [*profilers(setup.config.profiling, setup.folder), DigestTrail(setup.folder)]
         if setup.config.audit != "off":
             callbacks.append(Audit(setup.config.audit, setup.folder, monitor.warn, setup.config.silence))
-        if setup.doctor.rehearses:
-            callbacks.append(ExamineFirstUpdate(setup.doctor))
+        if setup.doctor.trial:
+            callbacks.append(FirstUpdateChecks(setup.doctor))
     if not finished:
         total = setup.config.ppo.total_timesteps
         agent.learn(total - agent.num_timesteps, callback=[*callbacks, monitor], reset_num_timesteps=False)

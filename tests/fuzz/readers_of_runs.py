@@ -32,7 +32,7 @@ from nppsim.levels.level import Level
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.replays.replay import Replay
-from rl.checks.doctor import Finding, findings_table, read_findings, to_dict
+from rl.checks.check import Result, read_results, results_table, to_dict
 from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig
 from rl.config.command_line import configured
 from rl.config.curriculum import CurriculumConfig
@@ -93,7 +93,13 @@ def readers_of_runs() -> list[Reader]:
             _trainings,
             (partial(damage.in_checkpoint, part="training"),),
         ),
-        Reader("timings", "timings.json", update_benchmark.known_timings, _timings, by_json),
+        Reader(
+            "timings",
+            "timings.json",
+            partial(update_benchmark.read_measurements, shape=update_benchmark.TIMINGS),
+            _timings,
+            by_json,
+        ),
         Reader("manifest", MANIFEST, _read_manifest, _manifest, by_json),
         Reader("evaluation", "results.json", methods_of, _evaluation, by_json),
         Reader("configuration_alone", "config.json", named(read_config), _configuration, by_json),
@@ -102,7 +108,7 @@ def readers_of_runs() -> list[Reader]:
         Reader("run_table", TABLE, lambda path: CSVOutput(path, rows=1), _table, by_csv),
         Reader("studio_experiment", TABLE, _read_experiment, _table, by_csv),
         Reader("events", _EVENTS, lambda path: read_scalars(path.parent), _events, _IN_EVENTS),
-        Reader("findings", "doctor.json", lambda path: findings_table(read_findings(path)), _findings, by_json),
+        Reader("checks", "doctor.json", lambda path: results_table(read_results(path)), _checks, by_json),
         Reader("onnx", "x.onnx", OnnxPolicy.load, _networks, (damage.in_bytes, damage.in_onnx, damage.in_onnx)),
         Reader("archive", "x.zip", _convert, _archives, (damage.in_bytes, damage.in_zip)),
         Reader("minari", _DATA, named(_import_minari), _minari, in_hdf5),
@@ -400,9 +406,9 @@ def _event_file(tags: tuple[str, str]) -> bytes:
     return out.getvalue()
 
 
-def _findings(folder: Path) -> list[Path]:
-    findings = [Finding("weights", "network", "checkpoint", "ok", "finite", "", 0.5)]
-    write_json(folder / "doctor.json", to_dict(findings))
+def _checks(folder: Path) -> list[Path]:
+    results = [Result("weights", "network", "checkpoint", "ok", "finite", "", 0.5)]
+    write_json(folder / "doctor.json", to_dict(results))
     return [folder / "doctor.json"]
 
 

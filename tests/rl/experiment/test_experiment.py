@@ -101,7 +101,7 @@ def test_compare_runs_same_run_is_equal(experiment, capsys):
     compare_runs = load_script("compare_runs")
     assert compare_runs.main([str(experiment[0]), str(experiment[0]), "--exact"]) == 0
     printed = capsys.readouterr().out
-    assert "the same in all 3 common records" in printed
+    assert "digests are equal in all 3 common records" in printed
 
 
 def test_final_model_loads_in_stable_baselines3(experiment):

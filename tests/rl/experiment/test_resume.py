@@ -12,7 +12,7 @@ import hardware
 from nppsim.errors import ConfigError
 from nppsim.io.files import FolderError, locked, write_json
 from nppsim.levels.level_set import LevelSet
-from rl.checks.doctor import read_findings
+from rl.checks.check import read_results
 from rl.config.command_line import resolve
 from rl.experiment import stages
 from rl.experiment.data import load_data
@@ -100,7 +100,7 @@ def test_resume_after_kill_ends_bit_identical(finished, flags, tmp_path):
     assert any(line.endswith("checkpoint_512.safetensors at 512 decisions") for line in lines)
     run(resolve(again), lines.append)
     assert differences(finished, folder) == []
-    assert examined(finished) == examined(folder), "the doctor's findings are those of a run without interruption"
+    assert checked(finished) == checked(folder), "the doctor's results are those of a run without interruption"
 
 
 def test_run_stages_one_by_one_equals_whole_run(finished, flags, tmp_path):
@@ -157,9 +157,9 @@ def test_resume_other_frame_skip_raises(flags, tmp_path):
         config.write_text(before)
 
 
-def examined(folder):
-    """(moment, check, status) of the doctor's findings in a run."""
-    return [(one.moment, one.check, one.status) for one in read_findings(folder / "vision_free" / "doctor.json")]
+def checked(folder):
+    """(event, check, status) of the doctor's results in a run."""
+    return [(one.event, one.check, one.status) for one in read_results(folder / "vision_free" / "doctor.json")]
 
 
 @pytest.mark.usefixtures("interruptible")
