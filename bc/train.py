@@ -17,7 +17,7 @@ import torch
 from bc.baselines import Metrics, score
 from bc.batches import batches_of
 from bc.dataset import BCDataset
-from hardware.thread_pool import ThreadPool, summed_gradients
+from bc.thread_pool import ThreadPool, summed_gradients
 from nppsim.actions import ACTION_NAMES
 from nppsim.errors import ConfigError, UserError
 from nppsim.io.files import table

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from gymnasium import spaces
 
-from hardware.thread_pool import ThreadPool, summed_gradients
+from bc.thread_pool import ThreadPool, summed_gradients
 from nppsim.actions import MIRRORED_ACTION, NUM_ACTIONS
 from nppsim.errors import UserError
 from nppsim.gym.spaces import observation_space

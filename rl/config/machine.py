@@ -5,7 +5,7 @@ from functools import partial
 from typing import ClassVar
 
 from hardware import DEVICES, PlanError, PlanRequest
-from hardware.profiles import AUTO, find_profile
+from hardware.request import AUTO, find_profile
 from nppsim.errors import ConfigError
 from nppsim.settings import check_settings, require, setting
 
@@ -20,7 +20,7 @@ class HardwareConfig:
 
     flag_prefix: ClassVar[str] = ""
     group: ClassVar[str] = "hardware"
-    hardware_profile: str = setting(AUTO, "auto, or the name of a profile (python -m hardware plan --help lists them)")
+    hardware_profile: str = setting(AUTO, "auto, or the name of a profile (scripts/hardware_plan.py --help lists them)")
     num_envs: int | None = setting(None, "environments, summed over processes; default: set by the plan", low=1)
     rollout_length: int | None = setting(None, "decisions per environment and update; default: set by the plan", low=1)
     minibatch_size: int | None = setting(

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from hardware import Plan
-from hardware.profiles import BASE_LEARNING_RATE
+from hardware.request import BASE_LEARNING_RATE
 from nppsim.reward import GAMMA
 from nppsim.settings import check_settings, require, setting
 

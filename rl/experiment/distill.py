@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import hardware
-from hardware.thread_pool import ThreadPool
+from bc.thread_pool import ThreadPool
 from nppsim.io.progress import progress_bar
 from nppsim.observe import layout
 from rl.config.curriculum import CurriculumConfig

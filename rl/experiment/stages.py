@@ -23,8 +23,8 @@ from stable_baselines3.common.callbacks import BaseCallback
 import hardware
 from bc import train as imitation
 from bc.dataset import BCDataset
+from bc.thread_pool import ThreadPool
 from bc.train import BCResult
-from hardware.thread_pool import ThreadPool
 from nppsim.io.files import write_json
 from nppsim.io.signals import deferred_signals
 from nppsim.observe.statistics import ObservationStatistics

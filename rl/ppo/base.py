@@ -22,8 +22,8 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import get_device, safe_mean, set_random_seed
 
 import hardware
+from bc.thread_pool import ThreadPool
 from hardware import Plan, PlanRequest
-from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config.ppo import PPOConfig

@@ -17,8 +17,8 @@ import torch
 import hardware
 from bc.dataset import DatasetConfig, load_or_build
 from bc.demonstrations import paths_text
+from bc.thread_pool import ThreadPool
 from bc.train import BCConfig, Hooks, pretrain
-from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from nppsim.io.files import check_output_folder, locked, new_folder, write_json
 from nppsim.io.progress import progress_bar
@@ -114,7 +114,9 @@ def train(settings: PretrainSettings, folder: Path, best: Path) -> None:
     dataset = dataset.stacked(network.stacking)
     if network.stacking:
         print(f"warning: {settings.architecture}: {ADVICE}")
-    plan = hardware.plan(settings.dataset.observations, settings.plan_request, stacking=network.stacking)
+    plan = hardware.plan(
+        settings.dataset.observations, settings.plan_request, architecture=network.name, stacking=network.stacking
+    )
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
     policy = build_policy(settings.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)

@@ -10,8 +10,8 @@ from demonstrated import remembering
 
 from bc.batches import EVALUATION_BATCH, SEGMENT, Batches, Segments, Sequences, batches_of
 from bc.dataset import GRAPH
+from bc.thread_pool import ThreadPool
 from bc.train import BCConfig, evaluate, pretrain
-from hardware.thread_pool import ThreadPool
 from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, Memory
 
 pytestmark = pytest.mark.usefixtures("one_thread")

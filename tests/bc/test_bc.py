@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from bc.dataset import BCDataset
+from bc.thread_pool import ThreadPool
 from bc.train import BCConfig, Hooks, TrainingError, evaluate, pretrain
-from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from nppsim.levels.level import mirror
 from rl.policy import checkpoint

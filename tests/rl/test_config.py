@@ -12,7 +12,7 @@ import flags_page
 import pytest
 
 from hardware import PROFILES, PlanRequest, plan
-from hardware.profiles import BASE_LEARNING_RATE
+from hardware.request import BASE_LEARNING_RATE
 from nppsim.errors import ConfigError, MissingPackageError, redact
 from nppsim.levels.campaign import to_line
 from nppsim.levels.level import LevelError
