@@ -76,7 +76,7 @@ class OnGPU:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_gpu_has_its_utilisation_by_phase_and_its_memory(known, tmp_path, monkeypatch):
+def test_phase_timings_on_gpu_report_utilisation_and_memory(known, tmp_path, monkeypatch):
     answers = iter([10, 90, 30, 70])
     pynvml = ModuleType("pynvml")
     pynvml.NVMLError = type("NVMLError", (Exception,), {})
@@ -106,7 +106,7 @@ def test_a_gpu_has_its_utilisation_by_phase_and_its_memory(known, tmp_path, monk
         assert gpu_utilisation(timings.model.device) is None
 
 
-def test_the_time_of_profilers_is_no_other_time(profiled):
+def test_profiler_time_is_a_phase_of_its_own(profiled):
     """A trace takes seconds, training takes a fraction of one."""
     share = json.loads((profiled / FOLDER / "phases.json").read_text())["share"]
     assert share["profilers"] > share["other"]
