@@ -59,7 +59,7 @@ def naive_semi_markov(rewards, values, chooses, ends, last, gamma, decay):
 @given(
     seed=st.integers(0, 10_000), steps=st.integers(1, 12), gamma=st.sampled_from([0.5, 1.0]), decay=st.floats(0.0, 1.0)
 )
-def test_returns_of_choices_match_their_naive_twin(seed, steps, gamma, decay):
+def test_semi_markov_equals_naive_computation(seed, steps, gamma, decay):
     rng = np.random.default_rng(seed)
     rewards, values = rng.normal(size=(2, steps, 3)).astype(np.float32)
     ends, last = rng.random((steps, 3)) < 0.3, rng.normal(size=3).astype(np.float32)
