@@ -59,7 +59,7 @@ test-bounds: $(EVERYTHING)
 	NUMBA_BOUNDSCHECK=1 $(PYTHON) -m tests.fuzz.level_fuzzer --count 5000
 
 test-generic: $(EVERYTHING)
-	NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= $(PYTHON) -m pytest tests/nppsim/physics/test_bits.py $(PYTEST_ARGS)
+	NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= $(PYTHON) -m pytest tests/nppsim/physics/test_bits.py tests/nppsim/physics/test_trigonometry.py $(PYTEST_ARGS)
 
 coverage: $(EVERYTHING)
 	NUMBA_DISABLE_JIT=1 $(PYTHON) -m coverage run -m pytest $(PHYSICS_TESTS) $(PYTEST_ARGS)

@@ -33,6 +33,7 @@ MOST_SEGMENTS = 13  # maximum number of tile segments in a cell: twelve half-edg
 _DIAGONAL = np.sqrt(2.0) / 2.0
 _COS = (1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL, 0.0, _DIAGONAL)
 _SIN = (0.0, _DIAGONAL, 1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL)
+_BEAM = tuple(math.pi * eighths / 4 for eighths in (0, 1, 2, 3, 4, -3, -2, -1))  # rad, of each orientation
 
 # ITEM_REACH by type, px: upper limit of the distance between the centres of an entity and a ninja that touches it.
 _TOUCH_DISTANCE = {
@@ -316,7 +317,7 @@ def _mover(entity: _Entity) -> np.void:
         row["direction"], row["mode"] = (1 if orientation in (0, 2) else -1), orientation in (0, 4)
     elif kind == kinds.LASER:
         row["direction"] = -1 if entity.mode == 1 else 1
-        row["beam"] = np.arctan2(_SIN[orientation], _COS[orientation])
+        row["beam"] = _BEAM[orientation]
     return row
 
 

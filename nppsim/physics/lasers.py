@@ -21,13 +21,14 @@ from nppsim.physics.rays import ANY_DOOR, CLEAR, RAY_LENGTH, ray_gap, ray_length
 from nppsim.physics.rules import FAST_LASERS
 from nppsim.physics.segments import is_beside, nearest_segment, surface_normal, walls_of
 from nppsim.physics.state import RADIUS
+from nppsim.physics.trigonometry import atan2, sin_cos
 
 EMITTER_RADIUS = 5.9  # px from the emitter of a surface laser to its surface
 SPIN_SPEED = 0.010471975  # rad per frame, spinners
 SURFACE_SPEED = 0.1  # px per frame, surface lasers
 FAST_SURFACE_SPEED = 1.0  # px per frame, surface lasers with the rule FAST_LASERS
 CORNER_SPEED = 0.005524805665672641  # rad per frame around a vertex, surface lasers
-CORNER_COS, CORNER_SIN = math.cos(CORNER_SPEED), math.sin(CORNER_SPEED)
+CORNER_COS, CORNER_SIN = 0.9999847382999983, 0.005524777559668499  # of CORNER_SPEED
 SURFACE_REACH = 12.0  # px, half-side of the square whose cells are searched for surfaces
 SURFACE_DISTANCE = 7.0  # px; a turret closer than this to a surface is a surface laser
 HALF_STEP = 0.0052359875  # rad; maximum angle between the beam and the ninja's centre at which a spinner hits
@@ -55,7 +56,7 @@ def place_lasers(world, entities):
             dx, dy = laser["x"] - x, laser["y"] - y
             if result == 0 or (result == 1 and math.sqrt(dx * dx + dy * dy) >= SURFACE_DISTANCE):
                 laser["mode"] = SPINNER
-                laser["vx"], laser["vy"] = math.cos(laser["beam"]), math.sin(laser["beam"])
+                laser["vy"], laser["vx"] = sin_cos(laser["beam"])
             else:
                 laser["mode"] = SURFACE
                 _stand_on(laser, world.segments[k], x, y)
@@ -80,7 +81,7 @@ def move_laser(laser, rules, walls, entities):
     """Turn or move a laser."""
     if laser["mode"] == SPINNER:
         laser["beam"] = (laser["beam"] + laser["direction"] * SPIN_SPEED) % (2.0 * math.pi)
-        laser["vx"], laser["vy"] = math.cos(laser["beam"]), math.sin(laser["beam"])
+        laser["vy"], laser["vx"] = sin_cos(laser["beam"])
     else:
         _creep(laser, rules, walls, entities)
 
@@ -111,7 +112,7 @@ def _hits(ninja, laser, length, radius):
     aside, ahead = abs(laser["vx"] * ey - laser["vy"] * ex), laser["vx"] * ex + laser["vy"] * ey
     if laser["mode"] != SPINNER or aside > CLEARLY_ASIDE * ahead:
         return False  # avoids the arc tangent
-    return abs(laser["beam"] - math.atan2(ey, ex)) % (2.0 * math.pi) <= HALF_STEP
+    return abs(laser["beam"] - atan2(ey, ex)) % (2.0 * math.pi) <= HALF_STEP
 
 
 @merged

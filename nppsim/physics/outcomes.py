@@ -1,4 +1,7 @@
-"""Outcomes of episodes: numbers in kernels and episode records, names in infos, files and reports."""
+"""Outcomes of episodes: numbers in kernels and episode records, names in infos, files and reports.
+
+Deaths and wins are states of the ninja (docs/physics.md, section 6.1).
+"""
 
 TIMEOUT = 0  # the episode reached the time limit of its level (truncation)
 WON = 1  # the exit was reached

@@ -15,6 +15,9 @@ import math
 from math import floor, sqrt
 
 from nppsim.levels.level import Level
+from nppsim.physics import trigonometry
+
+from worlds import callable_kernel
 
 WIDTH, HEIGHT = 44, 25  # cells of the stage
 
@@ -318,6 +321,9 @@ GRAVITY_FALL, GRAVITY_JUMP = 0.06666666666666665, 0.01111111111111111
 GROUND_ACCELERATION, AIR_ACCELERATION = 0.06666666666666665, 0.04444444444444444
 DRAG, DRAG_SLOW = 0.9933221725495059, 0.8617738760127536
 FRICTION, FRICTION_SLOW, FRICTION_WALL = 0.9459290248857720, 0.8617738760127536, 0.9113380468927672
+# The same bits as in the product, which tests/nppsim/physics/test_trigonometry.py compares with exact values.
+sin_cos, atan2 = callable_kernel(trigonometry.sin_cos), callable_kernel(trigonometry.atan2)
+
 MAX_SPEED = 3.333333333333333
 MAX_HOLD = 45
 
@@ -1358,12 +1364,15 @@ class Laser(Entity):
         self.spins = result == 0 or (result == 1 and distance(x, y, px, py) >= 7)
         self.vertex = None
         if self.spins:
-            self.angle = math.atan2(VECTORS[orientation][1], VECTORS[orientation][0])
+            self.angle = atan2(VECTORS[orientation][1], VECTORS[orientation][0])
         else:
             self._stand_on(px, py, surface)
 
     def direction(self):
-        return (math.cos(self.angle), math.sin(self.angle)) if self.spins else (self.nx, self.ny)
+        if not self.spins:
+            return self.nx, self.ny
+        sine, cosine = sin_cos(self.angle)
+        return cosine, sine
 
     def beam_end(self):
         """Return (x, y) where the beam ends; the emitter if it hits nothing."""
@@ -1387,7 +1396,7 @@ class Laser(Entity):
         along = min(max(ex * nx + ey * ny, 0.0), self._ray(nx, ny))
         if distance(ninja.x, ninja.y, self.x + along * nx, self.y + along * ny) < 10:
             return True
-        return self.spins and abs(self.angle - math.atan2(ey, ex)) % (2 * math.pi) <= 0.0052359875
+        return self.spins and abs(self.angle - atan2(ey, ex)) % (2 * math.pi) <= 0.0052359875
 
     def _sees_ninja(self):
         dx, dy = self.ninja.x - self.x, self.ninja.y - self.y
@@ -1426,7 +1435,7 @@ class Laser(Entity):
             self.x += speed * (self.turn * -self.ny)
             self.y += speed * (self.turn * self.nx)
         else:
-            c, s = math.cos(self.turn * CORNER_SPEED), math.sin(self.turn * CORNER_SPEED)
+            s, c = sin_cos(self.turn * CORNER_SPEED)
             self.nx, self.ny = self.nx * c - self.ny * s, self.nx * s + self.ny * c
             self.x, self.y = self.vertex[0] + EMITTER * self.nx, self.vertex[1] + EMITTER * self.ny
         result, px, py, surface = self.stage.nearest(self.x, self.y, 12)

@@ -12,8 +12,8 @@ from nppsim import simulate
 
 from worlds import KINDS, mixed_level
 
-FIELDS = ("position", "velocity", "ninja_state", "airborne", "walled", "floor_normal", "gold", "entity_state")
-DIGEST = "1e723ce80aa243929f3fffff85c61be549818a08a70d882ebdf66a643f88855e"
+FIELDS = ("position", "velocity", "ninja_state", "airborne", "walled", "floor_normal", "gold", "entity_state", "aims")
+DIGEST = "04ac8f9b013bfc7a7607e0e528404032a8a2a3ac28d514cdc7831b5c94707a02"
 FRAMES = 10_682  # that the digest is over
 
 
