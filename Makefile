@@ -1,3 +1,4 @@
+# make setup   set up .venv for everything, compiled kernels included
 # make train   set up .venv for training, then pretrain, fine-tune, evaluate and film two agents on the shipped data
 # make test    set up .venv for everything, then linter, formatter check, type check and tests
 # make test-bounds   tests of the kernels, each index checked (3 minutes)
@@ -31,14 +32,16 @@ PYTEST_ARGS ?=
 PIP_ARGS ?=
 PHYSICS_TESTS := tests/nppsim/physics tests/nppsim/observe tests/nppsim/test_verify.py tests/nppsim/test_paths.py
 KERNEL_TESTS := $(PHYSICS_TESTS) tests/nppsim/planner tests/nppsim/shadow tests/nppsim/measure/test_bench.py \
-	tests/rl/ppo/test_vec_env.py $(patsubst %,tests/nppsim/test_%.py,batch env reward) tests/fuzz/test_level_fuzzer.py
+	tests/rl/ppo/test_vec_env.py $(patsubst %,tests/nppsim/test_%.py,batch env reward) tests/fuzz/test_levels.py
 # Large pages for large arrays: a third more samples per second in training on images (glibc, Linux only).
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -14
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -15
 
-setup: $(EVERYTHING)
+# Kernels need only the simulator's few packages, so they compile while pip installs the others.
+setup:
+	@$(MAKE) --no-print-directory --jobs 2 $(EVERYTHING) kernels
 
 train: $(TRAINING)
 ifdef ARGS
@@ -48,7 +51,6 @@ else
 	$(TRAIN) --recipe quickstart $(IMAGES)
 endif
 
-# Kernels need only the simulator's few packages, so they compile while pip installs the others.
 test:
 	@$(MAKE) --no-print-directory --jobs 2 lint kernels
 	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
@@ -58,7 +60,6 @@ kernels: $(SIMULATOR)
 
 test-bounds: $(EVERYTHING)
 	NUMBA_BOUNDSCHECK=1 $(PYTHON) -m pytest $(KERNEL_TESTS) $(PYTEST_ARGS)
-	NUMBA_BOUNDSCHECK=1 $(PYTHON) -m tests.fuzz.level_fuzzer --count 5000
 
 test-generic: $(EVERYTHING)
 	NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= $(PYTHON) -m pytest tests/nppsim/physics/test_bits.py tests/nppsim/physics/test_trigonometry.py $(PYTEST_ARGS)
@@ -78,13 +79,10 @@ mutation: $(EVERYTHING)
 	$(PYTHON) -m tests.mutation
 
 fuzz: $(EVERYTHING)
-	$(PYTHON) -m pytest tests/fuzz $(PYTEST_ARGS)
-	$(PYTHON) -m tests.fuzz
-	$(PYTHON) -m tests.fuzz.level_fuzzer
+	FUZZ_CASES=100000 $(PYTHON) -m pytest tests/fuzz $(PYTEST_ARGS)
 
 chaos: $(EVERYTHING)
 	$(PYTHON) -m pytest tests/chaos $(PYTEST_ARGS)
-	$(PYTHON) -m tests.chaos
 
 docs: $(EVERYTHING)
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict

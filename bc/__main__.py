@@ -11,7 +11,7 @@ from pathlib import Path
 from bc.analysis import analyse
 from bc.dataset import DatasetConfig
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
-from bc.minari import About, export_folder, import_minari, observation_keys
+from bc.minari import MinariMetadata, export_folder, import_minari, observation_keys
 from nppsim import errors
 from nppsim.errors import needed
 from nppsim.io.files import check_output_folder
@@ -103,12 +103,12 @@ def _report(arguments: argparse.Namespace) -> int:
         progress=progress_bar,
     )
     print(analysis.text())
-    return int(any(finding.problem for finding in analysis.findings))
+    return int(any(remark.problem for remark in analysis.remarks))
 
 
 def _export(arguments: argparse.Namespace) -> int:
     needed("minari", "minari")  # before the slow playback
-    about = About(arguments.source, arguments.author, arguments.author_email, arguments.code_permalink)
+    about = MinariMetadata(arguments.source, arguments.author, arguments.author_email, arguments.code_permalink)
     keys = observation_keys(arguments.observations)
     with worker_pool(1, _died) as pool:  # separate process: after a full disk, HDF5 may crash at exit
         print("\n".join(pool.submit(export_folder, arguments.folder, arguments.frame_skip, about, keys).result()))

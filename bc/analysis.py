@@ -63,7 +63,7 @@ class Anomaly:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Remark:
     """A sentence about the demonstrations.  ``problem`` is True if training with them would be invalid."""
 
     problem: bool
@@ -105,15 +105,15 @@ class Analysis:
     anomalies: dict[str, tuple[Anomaly, ...]]
 
     @cached_property
-    def findings(self) -> tuple[Finding, ...]:
-        """Findings as sentences, problems first."""
-        return tuple(_findings(self))
+    def remarks(self) -> tuple[Remark, ...]:
+        """Remarks as sentences, problems first."""
+        return tuple(_remarks(self))
 
     def text(self) -> str:
-        """Return counts, lengths, findings and anomalies for printing."""
-        lines = [self.found.table(), "", self._lengths(), "", "findings:"]
-        lines += [f"  {'PROBLEM: ' if finding.problem else ''}{finding.text}" for finding in self.findings]
-        excluded = {item.reason for item in self.found.left_out}  # these are in the first table
+        """Return counts, lengths, remarks and anomalies for printing."""
+        lines = [self.found.table(), "", self._lengths(), "", "remarks:"]
+        lines += [f"  {'PROBLEM: ' if remark.problem else ''}{remark.text}" for remark in self.remarks]
+        excluded = {item.reason for item in self.found.excluded}  # these are in the first table
         for kind, items in self.anomalies.items():
             if kind not in excluded:
                 lines += [f"{kind}: {len(items)}", *(f"  {item.name}: {item.detail}" for item in items[:SHOWN])]
@@ -271,7 +271,7 @@ _Found = tuple[str, Anomaly]  # kind and anomaly
 
 def _by_kind(found: DemonstrationSet, unusual: Iterable[_Found]) -> dict[str, tuple[Anomaly, ...]]:
     """Return anomalies and excluded replays by kind, the most frequent kind and the largest values first."""
-    excluded = [(item.reason, Anomaly(item.name, None, item.detail)) for item in found.left_out]
+    excluded = [(item.reason, Anomaly(item.name, None, item.detail)) for item in found.excluded]
     kinds = sorted(_grouped([*excluded, *unusual]).items(), key=lambda pair: -len(pair[1]))
     return {kind: tuple(sorted(items, key=lambda item: -(item.value or 0))) for kind, items in kinds}
 
@@ -324,23 +324,23 @@ def _unusual_recordings(demonstrations: Sequence[Demonstration], files: Sequence
             yield DEFECT, Anomaly(d.name, None, warning)
 
 
-# Findings
+# Remarks
 
 
-def _findings(analysis: Analysis) -> Iterator[Finding]:
+def _remarks(analysis: Analysis) -> Iterator[Remark]:
     count = len(analysis.frames)
     if analysis.leaks:
-        yield Finding(
+        yield Remark(
             True,
             f"LEAK: {len(analysis.leaks)} of {count} demonstrations are of held-out levels; success there would measure "
             f"memorisation (first: {analysis.leaks[0].name}). Remove these files, or hold out other levels",
         )
-    yield from (Finding(False, text) for text in _remarks(analysis, count))
+    yield from (Remark(False, text) for text in _notes(analysis, count))
 
 
-def _remarks(analysis: Analysis, count: int) -> Iterator[str]:
-    """Yield findings that are not problems.  count: number of demonstrations."""
-    excluded = analysis.found.left_out
+def _notes(analysis: Analysis, count: int) -> Iterator[str]:
+    """Yield remarks that are not problems.  count: number of demonstrations."""
+    excluded = analysis.found.excluded
     if excluded:
         yield f"{len(excluded)} of {count + len(excluded)} replays cannot be used; the reasons are above"
     for category, demonstrated in analysis.coverage.items():

@@ -34,7 +34,7 @@ from bc.dataset_file import (
 from bc.demonstrations import (
     Demonstration,
     DemonstrationSet,
-    LeftOut,
+    ExcludedReplay,
     Paths,
     ReplayFile,
     find_replays,
@@ -487,15 +487,15 @@ def with_bank(found: DemonstrationSet) -> tuple[DemonstrationSet, LevelBank, dic
         level: i for i, level in enumerate(dict.fromkeys(d.level for d in found.require_some().demonstrations))
     }
     bank = LevelBank(list(level_index), known=found.compiled)
-    used, left_out = [], list(found.left_out)
+    used, excluded = [], list(found.excluded)
     for d in found.demonstrations:
         limit = int(bank.time_limit[level_index[d.level]])
         if (len(d.actions) - 1) * found.frame_skip < limit:  # an episode is truncated only after a decision
             used.append(d)
         else:
             detail = f"{len(d.inputs)} frames, the level's time limit is {limit}"
-            left_out.append(LeftOut(d.name, d.category, "longer than the time limit", detail, d.mirrored))
-    return replace(found, demonstrations=tuple(used), left_out=tuple(left_out)).require_some(), bank, level_index
+            excluded.append(ExcludedReplay(d.name, d.category, "longer than the time limit", detail, d.mirrored))
+    return replace(found, demonstrations=tuple(used), excluded=tuple(excluded)).require_some(), bank, level_index
 
 
 def _waves(demonstrations: Iterable[Demonstration], limit: int) -> Iterator[list[Demonstration]]:

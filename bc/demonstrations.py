@@ -113,7 +113,7 @@ class Demonstration:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class ExcludedReplay:
     """An excluded replay, or an excluded mirror image.
 
     reason: one of the constants of this module.
@@ -131,14 +131,14 @@ class LeftOut:
 class DemonstrationSet:
     """Demonstrations of a folder, and the excluded replays.
 
-    left_out: the excluded replays.
+    excluded: the excluded replays.
     compiled: compiled geometry of the levels, so that ``LevelBank`` does not compile them again.
     """
 
     folder: str
     frame_skip: int
     demonstrations: tuple[Demonstration, ...]
-    left_out: tuple[LeftOut, ...]
+    excluded: tuple[ExcludedReplay, ...]
     compiled: Mapping[Level, LevelGeometry] = field(default_factory=dict, repr=False)
 
     def table(self, details: int = _SHOWN_PER_REASON) -> str:
@@ -150,19 +150,19 @@ class DemonstrationSet:
 
     def _counts(self) -> str:
         header = ("category", "files", "used", "mirrored", "re-timed", "levels", "decisions")
-        categories = {d.category for d in self.demonstrations} | {item.category for item in self.left_out}
+        categories = {d.category for d in self.demonstrations} | {item.category for item in self.excluded}
         rows = []
         for name in [*sorted(categories), "total"]:
             found = [d for d in self.demonstrations if name in (d.category, "total")]
             used = [d for d in found if not d.mirrored]
-            files = len(used) + sum(name in (item.category, "total") and not item.mirrored for item in self.left_out)
+            files = len(used) + sum(name in (item.category, "total") and not item.mirrored for item in self.excluded)
             counts = len(used), len(found) - len(used), sum(d.retimed for d in used)
             rows.append((name, files, *counts, len({d.level for d in found}), sum(len(d.actions) for d in found)))
         return table(header, rows)
 
     def _retiming(self) -> Iterator[str]:
         retimed = [d for d in self.demonstrations if d.retimed and not d.mirrored]
-        off_grid = len(retimed) + sum(item.reason in (_NOT_RETIMED, _LOST_BY_RETIMING) for item in self.left_out)
+        off_grid = len(retimed) + sum(item.reason in (_NOT_RETIMED, _LOST_BY_RETIMING) for item in self.excluded)
         if off_grid:
             yield f"re-timed: {len(retimed)} of {off_grid} recordings at 60 Hz ({len(retimed) / off_grid:.0%})"
         if retimed:
@@ -174,16 +174,16 @@ class DemonstrationSet:
             )
 
     def _mirroring(self) -> Iterator[str]:
-        lost = sum(item.reason == _LOST_BY_MIRRORING for item in self.left_out)
-        mirrored = sum(d.mirrored for d in self.demonstrations) + sum(item.mirrored for item in self.left_out)
+        lost = sum(item.reason == _LOST_BY_MIRRORING for item in self.excluded)
+        mirrored = sum(d.mirrored for d in self.demonstrations) + sum(item.mirrored for item in self.excluded)
         if mirrored:
             finishing = mirrored - lost
             yield f"mirror images that win: {finishing} of {mirrored} ({finishing / mirrored:.0%})"
 
     def _reasons(self, details: int) -> Iterator[str]:
-        for reason, count in Counter(item.reason for item in self.left_out).most_common():
+        for reason, count in Counter(item.reason for item in self.excluded).most_common():
             yield f"excluded, {reason}: {count}"
-            named = [f"  {item.name}: {item.detail}" for item in self.left_out if item.reason == reason]
+            named = [f"  {item.name}: {item.detail}" for item in self.excluded if item.reason == reason]
             yield from named[:details]
             if count > details:
                 yield f"  ... and {count - details} more"
@@ -192,7 +192,7 @@ class DemonstrationSet:
         """Return the set itself.  Raises DemonstrationError if it has no demonstrations."""
         if not self.demonstrations:
             raise DemonstrationError(
-                f"{self.folder}: none of {len(self.left_out)} replays can be used as a demonstration; "
+                f"{self.folder}: none of {len(self.excluded)} replays can be used as a demonstration; "
                 f"replace them, or train without imitation\n{self.table()}"
             )
         return self
@@ -268,7 +268,7 @@ def load_demonstrations(
         raise DemonstrationError(f"frame_skip={frame_skip}; give at least 1")
     drawn, others = _draw(files, max_per_category, seed)
     detail = f"{max_per_category} others of its category were drawn"
-    left_out = [LeftOut(file.name, file.category, _NOT_DRAWN, detail) for file in others]
+    excluded = [ExcludedReplay(file.name, file.category, _NOT_DRAWN, detail) for file in others]
     used: dict[tuple[Level, bytes], Demonstration] = {}
     converter = _Converter(frame_skip, held_back)
     for file in progress(drawn):
@@ -276,22 +276,22 @@ def load_demonstrations(
         results = [result]
         if mirror and isinstance(result, Demonstration):
             results.append(_unless_duplicate(converter.mirrored(result), used))
-        left_out += [one for one in results if isinstance(one, LeftOut)]
+        excluded += [one for one in results if isinstance(one, ExcludedReplay)]
     compiled = {level: converter.compiled[level] for level, _ in used}
-    return DemonstrationSet(paths_text(folder), frame_skip, tuple(used.values()), tuple(left_out), compiled)
+    return DemonstrationSet(paths_text(folder), frame_skip, tuple(used.values()), tuple(excluded), compiled)
 
 
 def _unless_duplicate(
-    result: Demonstration | LeftOut, used: dict[tuple[Level, bytes], Demonstration]
-) -> Demonstration | LeftOut:
+    result: Demonstration | ExcludedReplay, used: dict[tuple[Level, bytes], Demonstration]
+) -> Demonstration | ExcludedReplay:
     """Add a demonstration to ``used``, or exclude it if one with the same level and actions is there already."""
-    if isinstance(result, LeftOut):
+    if isinstance(result, ExcludedReplay):
         return result
     first = used.setdefault((result.level, result.actions.tobytes()), result)
     if first is result:
         return result
     detail = f"same level and actions as {first.name}"
-    return LeftOut(result.name, result.category, _DUPLICATE, detail, result.mirrored)
+    return ExcludedReplay(result.name, result.category, _DUPLICATE, detail, result.mirrored)
 
 
 class _Converter:
@@ -307,11 +307,11 @@ class _Converter:
         self.compiled[level] = bank.compiled[0]
         return bank
 
-    def convert(self, file: ReplayFile) -> Demonstration | LeftOut:
+    def convert(self, file: ReplayFile) -> Demonstration | ExcludedReplay:
         """Convert a replay to a demonstration, or exclude it with a reason."""
 
-        def exclude(reason: str, detail: str) -> LeftOut:
-            return LeftOut(file.name, file.category, reason, detail)
+        def exclude(reason: str, detail: str) -> ExcludedReplay:
+            return ExcludedReplay(file.name, file.category, reason, detail)
 
         try:
             replay = file.replay
@@ -343,13 +343,13 @@ class _Converter:
         inputs = to_inputs(actions, self.frame_skip, len(inputs))
         return Demonstration(file.name, file.category, replay.level, actions, inputs, run.frames, retimed, deviation_px)
 
-    def mirrored(self, original: Demonstration) -> Demonstration | LeftOut:
+    def mirrored(self, original: Demonstration) -> Demonstration | ExcludedReplay:
         """Return the mirror image of a demonstration, or exclude it if it does not win."""
         replay = mirror_replay(Replay(original.level, original.inputs, name=original.name))
         run = simulate(self._bank(replay.level), replay.inputs)
         if not run.won:
             detail = f"{run.outcome} after {run.frames} of {replay.frames} frames"
-            return LeftOut(replay.name, original.category, _LOST_BY_MIRRORING, detail, mirrored=True)
+            return ExcludedReplay(replay.name, original.category, _LOST_BY_MIRRORING, detail, mirrored=True)
         inputs = replay.inputs[: run.frames]
         actions = to_decisions(inputs, self.frame_skip)
         return replace(original, name=replay.name, level=replay.level, actions=actions, inputs=inputs, mirrored=True)

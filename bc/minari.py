@@ -59,7 +59,7 @@ def dataset_id(category: str, source: str) -> str:
 
 
 @dataclass(frozen=True)
-class About:
+class MinariMetadata:
     """Metadata of a dataset.
 
     source: origin of the demonstrations in one word, e.g. "planner" or "human".
@@ -76,7 +76,7 @@ class About:
         dataset_id("any", self.source)
 
 
-def export_folder(folder: str, frame_skip: int, about: About, keys: Sequence[str]) -> list[str]:
+def export_folder(folder: str, frame_skip: int, about: MinariMetadata, keys: Sequence[str]) -> list[str]:
     """Export a folder of replays; return the lines to print: a table and the names of the datasets.
 
     Run it in a separate process: after a failed write, HDF5 may crash at exit.  HDF5 also prints an error for every
@@ -91,7 +91,7 @@ def export_folder(folder: str, frame_skip: int, about: About, keys: Sequence[str
 
 def export_minari(
     found: DemonstrationSet,
-    about: About,
+    about: MinariMetadata,
     *,
     bank: LevelBank | None = None,
     observations: Sequence[str] = layout.VISION_FREE,

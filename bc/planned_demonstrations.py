@@ -25,7 +25,7 @@ SAVE_EVERY_S = 30.0  # seconds between saves; each save copies the files
 
 
 @dataclass(frozen=True)
-class MadeDemonstrations:
+class PlannedDemonstrations:
     """Result of ``make_demonstrations``.
 
     written: number of runs that this call wrote.
@@ -50,7 +50,7 @@ def make_demonstrations(
     workers: int | None = None,
     cluster: str | None = None,
     progress: Callable[[Iterable, int], Iterable] = lambda items, total: items,
-) -> MadeDemonstrations:
+) -> PlannedDemonstrations:
     """Plan runs through every level of a level set and write them to the replay sets ``out/<category>.h5``.
 
     workers: number of processes; None: all usable cores.
@@ -79,7 +79,7 @@ def _make(
     files: "_Files",
     executor: Executor,
     progress: Callable[[Iterable, int], Iterable],
-) -> MadeDemonstrations:
+) -> PlannedDemonstrations:
     entries: dict[str, LevelEntry] = {}  # the distinct levels by fingerprint
     for i, entry in enumerate(level_set.entries):
         fingerprint = level_set.fingerprint(i)
@@ -99,7 +99,7 @@ def _make(
             files.save_now_and_then()
     finished = {fingerprint for fingerprint, _ in frames}
     unfinished = tuple(entry.file for fingerprint, entry in entries.items() if fingerprint not in finished)
-    return MadeDemonstrations(len(frames) - found, found, duplicates, failed, unfinished)
+    return PlannedDemonstrations(len(frames) - found, found, duplicates, failed, unfinished)
 
 
 def _earlier_runs(

@@ -24,7 +24,7 @@ from nppsim.io.files import table
 from nppsim.io.progress import progress_bar
 from nppsim.settings import check_settings, setting
 
-_REPLAYS = "replay-data-dir"
+_REPLAYS = "replay_data_dir and pretraining"  # condition in rl.config
 _NOT_FINITE = "lower the learning rate, or look for NaN in the observations and in the normaliser's statistics"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from nppsim import Level, NppEnv
 from nppsim.gym.env import STARTER_LEVELS
 from nppsim.pictures.film import record
-from nppsim.pictures.render import FilmLook
+from nppsim.pictures.render import FilmSettings
 from rl.policy.checkpoint import load_policy
 
 SHIPPED = Path(__file__).parents[1] / "datasets" / "agents" / "vision_free_foresight.safetensors"
@@ -25,7 +25,7 @@ def main(
         action, _ = policy.predict(observation, deterministic=True)
         observation, _, terminated, truncated, info = env.step(int(action))
         over = terminated or truncated
-    record(out, env.bank.levels[0], env.inputs, FilmLook(title=Path(level).name, outcome=info["outcome"]))
+    record(out, env.bank.levels[0], env.inputs, FilmSettings(title=Path(level).name, outcome=info["outcome"]))
     print(f"{out}: {info['outcome']} after {info['frames']} frames")
     return info["outcome"]
 

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def job() -> int | None:
         if argv and argv[0] not in _COMMANDS and argv[0] in (others := _plugin_commands()):
-            return _load(others[argv[0]])(argv[1:])
+            return others[argv[0]].load()(argv[1:])
         arguments = _parser().parse_args(argv)
         return arguments.job(arguments)
 
@@ -68,17 +68,6 @@ def _plugin_commands() -> dict[str, EntryPoint]:
     A command is a function that gets the remaining arguments and returns an exit status.
     """
     return {entry.name: entry for entry in entry_points(group="nppsim.commands")}
-
-
-def _load(entry: EntryPoint) -> Callable[[list[str]], int]:
-    """Import the function of a command.  Raises ConfigError in a checkout, where the scripts are not in a package."""
-    try:
-        return entry.load()
-    except ModuleNotFoundError as error:
-        if error.name != "nppsim_agents.scripts":
-            raise
-        script = entry.module.removeprefix("nppsim_agents.").replace(".", "/")
-        raise ConfigError(f"{entry.name}: this is a checkout; call python {script}.py instead") from None
 
 
 def _parser() -> Parser:
@@ -201,7 +190,7 @@ def _replays(arguments: argparse.Namespace) -> int:
 
     files, played = playback.find_files(arguments.paths), []
 
-    def gathered() -> Iterator[playback.Playback]:
+    def gathered() -> Iterator[playback.PlaybackResult]:
         for one in playback.play_files(files):
             played.append(one)
             yield one
@@ -435,17 +424,17 @@ def _film(arguments: argparse.Namespace) -> None:
     for module in ("av", "PIL"):
         errors.needed(module, "video")
     from nppsim.pictures.film import record
-    from nppsim.pictures.render import FilmLook
+    from nppsim.pictures.render import FilmSettings
     from nppsim.pictures.schemes import painted
-    from nppsim.planner.ghost import ghost_inputs
+    from nppsim.planner.second_run import second_run
 
     check_output_file(arguments.out, "OUT.mp4", ".mp4")
     replay = Replay.load(arguments.replay)
     level = _load_level(arguments.level) if arguments.level else replay.level
     run = nppsim.simulate(level, replay.inputs)
     title = (level.title.strip() or Path(arguments.replay).name) if arguments.title is None else arguments.title
-    ghost, name = ghost_inputs(level, arguments.ghost) if arguments.ghost else (None, "")
-    look = FilmLook(fps=arguments.fps, scale=arguments.scale, title=title, ghost=ghost, ghost_name=name)
+    second, name = second_run(level, arguments.ghost) if arguments.ghost else (None, "")
+    look = FilmSettings(fps=arguments.fps, scale=arguments.scale, title=title, second=second, second_name=name)
     with painted(arguments.colours):
         record(arguments.out, level, replay.inputs, look, run=run)
     print(

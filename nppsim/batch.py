@@ -5,6 +5,7 @@ episodes and writes observations into preallocated arrays.  The state of an envi
 depend neither on the number of threads nor on the other environments of the batch.
 """
 
+import functools
 import itertools
 import os
 import subprocess
@@ -42,7 +43,7 @@ from nppsim.decision import (
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.observe import graph, layout, vectors
-from nppsim.observe.foresight import HORIZON, make_room
+from nppsim.observe.foresight import HORIZON, allocate_branches
 from nppsim.observe.stacking import NO_STACKS, Stacking, Stacks
 from nppsim.parallel.workers import usable_cores
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
@@ -135,9 +136,9 @@ class BatchSimulator:
         self._started = False
         self.shadow = None
         if _wanted(shadow, "NPPSIM_SHADOW"):
-            from nppsim import shadow as twins  # rarely needed, and slow to import
+            from nppsim.shadow import Shadow  # rarely needed, and slow to import
 
-            self.shadow = twins.Shadow(self)
+            self.shadow = Shadow(self)
 
     def close(self) -> None:
         """End the threads; the next step starts new ones."""
@@ -171,8 +172,8 @@ class BatchSimulator:
         }
         gaps = np.empty((2 * self.num_envs, layout.NUM_HAZARDS))
         foresight_envs = self.num_envs if "foresight" in made else 0
-        room = make_room(foresight_envs, self.bank.max_entities, self.bank.max_movers)
-        self._views = Views._make([*rows.values(), gaps, room])
+        branches = allocate_branches(foresight_envs, self.bank.max_entities, self.bank.max_movers)
+        self._views = Views._make([*rows.values(), gaps, branches])
         self.latest = {key: rows[key][: self.num_envs] for key in self.keys}
         self.latest_final = {key: rows[key][self.num_envs :] for key in self.keys}
         self._stacks = Stacks(self.stacking, self.latest, self.latest_final) if self.stacking else None
@@ -467,8 +468,12 @@ class BatchSimulator:
         return allowed
 
 
+@functools.cache
 def compile_ahead() -> None:
-    """Compile ``advance`` in a second process if no process has begun to; ``decorators.SharedCache`` waits for it."""
+    """Compile ``advance`` in a second process if no process has begun to; ``decorators.SharedCache`` waits for it.
+
+    Only the first call of a process has an effect, and only one such process runs per machine.
+    """
     if usable_cores() > 1 and not numba_config.DISABLE_JIT and not any(CACHE_FOLDER.glob("*/decision.advance*")):
         options: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         sources = os.pathsep.join((str(Path(__file__).parents[1]), *sys.path))  # import this version of the package

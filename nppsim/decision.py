@@ -58,8 +58,8 @@ EPISODE_DTYPE = np.dtype(
 
 # Arrays of observations, in the order of ``layout.SPECS``.  The first N rows are the current observations, the next N
 # rows the last observations of finished episodes.  Arrays that are not requested have length 0.  The last two fields are
-# work space of the kernels: ``gaps``, float64[2 N, 8], and ``room`` (foresight.Room).
-_VIEWS = (*layout.SPECS, "gaps", "room")
+# work space of the kernels: ``gaps``, float64[2 N, 8], and ``branches`` (foresight.Branches).
+_VIEWS = (*layout.SPECS, "gaps", "branches")
 Views = namedtuple("Views", _VIEWS)  # type: ignore[misc]  # mypy wants the names written out
 # The state of the environments, one row each.  ``visited`` is used only if exploration is rewarded.
 State = namedtuple("State", "ninja progress terms entities movers trail visited")
@@ -347,7 +347,7 @@ def _look_ahead(i, row, frame_skip, state, world, fields, views, laps):
     else:
         distance = fields.distance[ninja["level"]]
     trail = state.trail[i]
-    foresight.foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, views.room, out, laps[:0])
+    foresight.foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, views.branches, out, laps[:0])
     clock.stamp(laps, PHASE.foresight, since)
 
 

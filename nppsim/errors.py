@@ -10,6 +10,7 @@ import importlib
 import io
 import os
 import re
+import select
 import shutil
 import signal
 import sys
@@ -21,7 +22,7 @@ from types import FrameType, ModuleType
 
 REFUSED = 2  # exit status after a user error
 INTERRUPTED = 130  # exit status after Ctrl-C, SIGTERM and SIGHUP; shells use it for Ctrl-C
-BROKEN_PIPE = 141  # exit status after a broken pipe on standard output, as in shells
+BROKEN_PIPE = 141  # exit status after a broken pipe on standard output, as of other programs in a shell
 _REMEDIES = {
     errno.ENOSPC: "make room on that disk, or choose another one",
     errno.EDQUOT: "make room within your quota, or choose another disk",
@@ -75,7 +76,8 @@ def run(job: Callable[[], int | None], *, debug: bool = False, refused: int = RE
     """Run ``job`` and return the exit status.
 
     The status is the result of the job, where None counts as 0.  It is 2 after a user error, which is printed to stderr,
-    130 after Ctrl-C, SIGTERM or SIGHUP, and 141 after a broken pipe on standard output.
+    130 after Ctrl-C, SIGTERM or SIGHUP.  If the reader of standard output has ended (``nppsim ... | head``), nothing is
+    printed and the status is 141.
 
     debug: raise user errors instead of printing them, so that the traceback is shown.
     refused: exit status after a user error, for commands in which 2 has another meaning.
@@ -90,12 +92,13 @@ def run(job: Callable[[], int | None], *, debug: bool = False, refused: int = RE
     except KeyboardInterrupt as interruption:
         status, message = INTERRUPTED, "\n" + ": ".join(["interrupted", *map(str, interruption.args)])
     except (UserError, OSError, MemoryError, RuntimeError) as error:
-        text = _user_message(error)
-        if debug or not text:
-            raise
-        if isinstance(error, BrokenPipeError):
+        if isinstance(error, BrokenPipeError) and _output_is_broken():
             status = BROKEN_PIPE
-        message = f"error: {' '.join(redact(text).split())}"  # messages of libraries may have several lines
+        else:
+            text = _user_message(error)
+            if debug or not text:
+                raise
+            message = f"error: {' '.join(redact(text).split())}"  # messages of libraries may have several lines
     _print_and_flush(message)
     return status
 
@@ -115,12 +118,19 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def _output_is_broken() -> bool:
+    """Return True if standard output is a pipe whose reader has ended."""
+    if not hasattr(select, "poll"):  # Windows
+        return True
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
 def _user_message(error: Exception) -> str:
     """Return the message to print for an error; "" for a bug."""
     if isinstance(error, UserError):
         return str(error)
-    if isinstance(error, BrokenPipeError):
-        return "the reader of the output has ended, so the command was stopped; write the output to a file instead"
     if isinstance(error, OSError):
         what = error.strerror or str(error)
         if error.errno is None and error.filename is None:

@@ -79,18 +79,7 @@ class Terms(NamedTuple):
 TERMS = Terms._fields
 NUM_TERMS = len(TERMS)
 
-# "legacy_october": weights of a training run of October 2025.  A second kind of shaping in that run rewarded the same
-# progress again; it is left out.
-# "legacy_recommended": weights that the analysis of that run proposed.
-PRESETS = {
-    "default": RewardConfig(),
-    "legacy_october": RewardConfig(
-        1.0, -0.5, 0.1, -0.01, 0.05, STRAIGHT_LINE_SHAPING, closest=0.0001, exploration=0.001
-    ),
-    "legacy_recommended": RewardConfig(
-        1.0, -0.2, 0.3, -0.01, 0.05, STRAIGHT_LINE_SHAPING, closest=0.001, proximity=0.05, exploration=0.001
-    ),
-}
+PRESETS = {"default": RewardConfig()}  # name -> weights
 
 
 def reward_config(reward: str | RewardConfig | Mapping[str, Any]) -> RewardConfig:

@@ -14,8 +14,8 @@ parser.build(Training, parser.parse_args(["--epochs", "3"]))  # Training(epochs=
 
 import argparse
 import functools
-import math
 import numbers
+import operator
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -29,8 +29,16 @@ from nppsim.levels.game_folder import expanded
 
 _PLACEHOLDERS = {int: "N", float: "X", Path: "PATH"}
 _KEY = "setting"  # key in the metadata of a dataclass field
-_LARGEST = {int: 10**12, float: 1e9}  # largest absolute value of numbers without ``high``
+_LARGEST = {int: 10**12, float: 1e9}  # largest absolute value of a number
+_LIMITS = {  # field of Setting -> (its words in messages, comparison of a valid number with the limit)
+    "low": ("of at least", operator.ge),
+    "above": ("above", operator.gt),
+    "high": ("at most", operator.le),
+    "below": ("below", operator.lt),
+}
+_TRUTH = {"on": True, "true": True, "off": False, "false": False}
 _REMOTE = re.compile(r"(s3|gs|az|abfss?|hdfs|dbfs|hf|https?|s?ftp|ssh|file):/")  # Path("s3://a") is "s3:/a"
+_NOT_LOCAL = "is not on this machine; give a local path (--s3-bucket uploads the folder of a run)"
 _NEGATIVE_NUMBER = re.compile(r"-\.?\d")  # start of a negative number; no flag starts like this
 
 Owner = TypeVar("Owner")
@@ -46,9 +54,9 @@ class Setting:
     aliases: other names of the flag.
     metavar: placeholder of the value in the help; "" for the default one of its type.
     choices: values that the command line accepts; () for any.
-    low, high: inclusive limits of a number, or of each of several numbers.  None is always valid.
-    above, below: exclusive limits.  Without ``high``, absolute values are limited to 10**12 (int) or 1e9 (float).
-    needs: flag without which this one has no effect.
+    low, high, above, below: inclusive and exclusive limits of a number, or of each of several numbers.  None is always
+        valid.
+    needs: condition for an effect, which the code that combines several dataclasses checks.
     switch: True if a bool also has a flag ``--no-FLAG``; otherwise its only flag inverts the default.
     group: heading above the flag in the help; "" for the heading of its dataclass.
     refusal: reason why only the default is accepted; "" if other values are accepted, too.
@@ -82,6 +90,11 @@ class Setting:
         return f"--{self.flag}"
 
     @property
+    def inverts(self) -> bool:
+        """True if the flag sets a bool to False, such as ``--no-pretraining`` for ``pretraining``."""
+        return self.kind is bool and self.default is True and not self.switch
+
+    @property
     def placeholder(self) -> str:
         """Placeholder of the value in help and documentation; "" for a flag without a value."""
         return "" if self.kind is bool else self.metavar or _PLACEHOLDERS.get(self.kind, "NAME")
@@ -100,15 +113,20 @@ class Setting:
         return f"{self.default:,}" if self.kind is int else str(self.default)
 
     def read(self, text: str) -> Any:
-        """Parse one value; raise ValueError for text that is not a number of the right type.
+        """Parse one value; raise ValueError for text of another type.
 
         Integers may be written like ``1e6``.  The text ``none`` means None if the setting is an optional number.
         """
-        number = self.kind in (int, float)
-        if number and self.optional and text.lower() == "none":
+        if self.kind is bool:
+            if text.lower() not in _TRUTH:
+                raise ValueError("give on or off")
+            return _TRUTH[text.lower()]
+        if self.kind not in (int, float):
+            return self.kind(text)
+        if self.optional and text.lower() == "none":
             return None
         try:
-            return _whole(text) if self.kind is int else self.kind(text)
+            return _whole(text) if self.kind is int else float(text)
         except ValueError:
             raise ValueError(f"{text!r} is not a {'whole ' if self.kind is int else ''}number") from None
 
@@ -120,40 +138,26 @@ class Setting:
         if self.choices and not all(one in self.choices for one in values):
             return f"give one of {', '.join(self.choices)}"
         if self.kind is Path and any(map(is_remote, values)):
-            return "is not on this machine; give a local path (--s3-bucket uploads the folder of a run)"
+            return _NOT_LOCAL
         if self.kind not in (int, float):
             return ""
-        if all(map(self._is_good, values)):
-            return ""
-        if self.low is not None and self.high is not None:
-            limits = [f"from {self.low:,} to {self.high:,}"]
-        else:
-            ends = {"of at least": self.low, "above": self.above, "at most": self.high, "below": self.below}
-            largest, given = _LARGEST[self.kind], [one for one in values if isinstance(one, (int, float))]
-            if self.high is self.below is None and any(one > largest for one in given):
-                ends["at most"] = largest
-            if self.low is self.above is None and any(one < -largest for one in given):
-                ends["of at least"] = -largest
-            limits = [f"{words} {limit:,}" for words, limit in ends.items() if limit is not None]
-        whole = "whole " if self.kind is int else ""
-        return f"give {f'{whole}numbers' if self.many else f'a {whole}number'} {' and '.join(limits)}".rstrip()
+        return next(filter(None, map(self._number_problem, values)), "")
 
-    def _is_good(self, value: object) -> bool:
-        wanted = numbers.Integral if self.kind is int else numbers.Real
-        if isinstance(value, bool) or not isinstance(value, wanted):
-            return False
-        try:
-            number = float(value)
-        except OverflowError:  # an integer larger than all floats
-            return False
-        return (
-            math.isfinite(number)
-            and (self.high is not None or abs(number) <= _LARGEST[self.kind])
-            and (self.low is None or number >= self.low)
-            and (self.high is None or number <= self.high)
-            and (self.above is None or number > self.above)
-            and (self.below is None or number < self.below)
-        )
+    def _number_problem(self, value: Any) -> str:
+        """Describe the valid numbers if this value is not one of them; otherwise return ""."""
+        limits = {name: limit for name in _LIMITS if (limit := getattr(self, name)) is not None}
+        is_number = isinstance(value, numbers.Integral if self.kind is int else numbers.Real)
+        if is_number and not isinstance(value, bool) and value == value:  # NaN differs from itself
+            if abs(value) > (largest := _LARGEST[self.kind]):
+                limits |= {"high": largest} if value > 0 else {"low": -largest}
+            if all(_LIMITS[name][1](value, limit) for name, limit in limits.items()):
+                return ""
+        if self.low is not None and self.high is not None:
+            words = [f"from {self.low:,} to {self.high:,}"]
+        else:
+            words = [f"{_LIMITS[name][0]} {limits[name]:,}" for name in _LIMITS if name in limits]
+        noun = "whole number" if self.kind is int else "number"
+        return f"give {f'{noun}s' if self.many else f'a {noun}'} {' and '.join(words)}".rstrip()
 
 
 def is_remote(path: object) -> bool:
@@ -210,6 +214,12 @@ def _kind(hint: Any) -> tuple[type, bool, bool]:
     if optional:
         hint = next(part for part in get_args(hint) if part is not type(None))
     return (get_args(hint)[0], True, optional) if get_origin(hint) is tuple else (hint, False, optional)
+
+
+def require(condition: object, advice: str, field: str = "", value: object = None) -> None:
+    """Raise ConfigError unless a condition holds."""
+    if not condition:
+        raise ConfigError(advice, field, value)
 
 
 def check_settings(config: object) -> None:
@@ -277,8 +287,7 @@ class Parser(argparse.ArgumentParser):
 
     def build(self, owner: type[Owner], arguments: argparse.Namespace, **more: Any) -> Owner:
         """Make a dataclass from the parsed values and the values ``more``.  ConfigErrors name flags instead of fields."""
-        flags = self._fields.get(owner, {})
-        given = vars(arguments)
+        flags, given = self._fields.get(owner, {}), vars(arguments)
         values = {name: given[_attribute(flag)] for name, flag in flags.items() if _attribute(flag) in given}
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         try:
@@ -301,22 +310,15 @@ class Parser(argparse.ArgumentParser):
         given, unknown = super().parse_known_args(map(expanded, sys.argv[1:] if args is None else args), namespace)
         for attribute, flag in self._settings.items():
             value = getattr(given, attribute, flag.default)
-            if flag.refusal and value != flag.default:
-                raise ConfigError(flag.refusal, flag.option)
+            require(not flag.refusal or value == flag.default, flag.refusal, flag.option)
             if advice := flag.problem(value):
                 raise ConfigError(advice, flag.option, value)
         for action in self._actions:
-            value = getattr(given, action.dest, None)
-            remote = [one for one in (value if isinstance(value, list) else [value]) if is_remote(one)]
-            if remote and action.type in (Path, None):  # other texts have the type str
-                name = action.option_strings[0] if action.option_strings else str(action.metavar or action.dest)
-                raise ConfigError(Setting("", kind=Path).problem(remote[0]), name, remote[0])
+            if action.type in (Path, None):  # arguments that are neither settings nor paths have the type str
+                value = getattr(given, action.dest, None)
+                for path in filter(is_remote, value if isinstance(value, list) else [value]):
+                    raise ConfigError(_NOT_LOCAL, [*action.option_strings, str(action.metavar or action.dest)][0], path)
         return given, unknown
-
-    def nothing_is_required(self) -> None:
-        """Make every flag optional, for callers that get the values from another source."""
-        for action in self._actions:
-            action.required = False
 
     def error(self, message: str) -> NoReturn:
         """Raise ConfigError."""
@@ -326,17 +328,15 @@ class Parser(argparse.ArgumentParser):
         name = argument.split("=")[0]  # without the value, which may be a secret
         if not name.startswith("-"):
             return f"unexpected argument {name!r}: give each value after its flag; --help lists all flags"
-        near = ""
+        known, remedy = set(self._option_string_actions), "--help lists all flags"
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
                 command = action.choices[getattr(given, action.dest)]
-                if not any(
-                    name in other._option_string_actions for other in action.choices.values()
-                ):  # a flag of another command: show the usage instead
-                    near = did_you_mean(name, {**self._option_string_actions, **command._option_string_actions})
-                usage = " ".join(command.format_usage().split())
-                return f"unknown flag {name}{near or f'; {usage}'}"
-        return f"unknown flag {name}{did_you_mean(name, self._option_string_actions) or '; --help lists all flags'}"
+                remedy = " ".join(command.format_usage().split())
+                if any(name in other._option_string_actions for other in action.choices.values()):
+                    return f"unknown flag {name}; {remedy}"  # a flag of another command
+                known |= set(command._option_string_actions)
+        return f"unknown flag {name}{did_you_mean(name, known) or f'; {remedy}'}"
 
 
 def _typed(flag: Setting) -> Callable[[str], Any]:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bc.planned_demonstrations import MadeDemonstrations, make_demonstrations
+from bc.planned_demonstrations import PlannedDemonstrations, make_demonstrations
 from nppsim import errors
 from nppsim.io.files import check_output_folder
 from nppsim.io.progress import progress_bar
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, settings: PlannerSettings, workers: Worke
     return 1 if made.unfinished else 0
 
 
-def print_summary(made: MadeDemonstrations) -> None:
+def print_summary(made: PlannedDemonstrations) -> None:
     """Print the number of demonstrations, and the levels without a run."""
     print(f"{made.written} demonstrations written, {made.found} existed already")
     if made.duplicates or made.failed:

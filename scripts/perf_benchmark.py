@@ -128,14 +128,14 @@ def profile(work: Workload) -> dict:
 def validate(work: Workload) -> tuple[dict, int]:
     """Run extra rounds in which every step is validated; return the values to store, and GOOD or MISMATCH."""
     shadowed = throughput.side_by_side(work, shadow=True)
-    twins = shadowed.simulator.shadow
-    assert twins is not None
-    print(f"validation: {twins.comparisons:,} comparisons, {twins.mismatches:,} mismatches")
+    shadow = shadowed.simulator.shadow
+    assert shadow is not None
+    print(f"validation: {shadow.comparisons:,} comparisons, {shadow.mismatches:,} mismatches")
     print(f"time with validation / without: {shadowed.ratio}")
-    stored = {"comparisons": twins.comparisons, "mismatches": twins.mismatches}
-    if twins.comparisons and not twins.mismatches:
+    stored = {"comparisons": shadow.comparisons, "mismatches": shadow.mismatches}
+    if shadow.comparisons and not shadow.mismatches:
         return stored, GOOD
-    print("validation failed" + ("" if twins.mismatches else ": nothing was compared; raise --iterations or --rounds"))
+    print("validation failed" + ("" if shadow.mismatches else ": nothing was compared; raise --iterations or --rounds"))
     return stored, MISMATCH
 
 

@@ -48,13 +48,13 @@ def other_names():
 
 
 @pytest.mark.parametrize(("flag", "other", "command"), list(other_names()))
-def test_both_documented_names_of_a_flag_are_accepted(flag, other, command, capsys):
+def test_both_documented_flag_names_accepted(flag, other, command, capsys):
     lines = option_lines(command, capsys)
     assert any({flag, other} <= line for line in lines), lines
 
 
 @pytest.mark.parametrize("command", [*SCRIPTS, *MODULES])
-def test_an_unknown_flag_is_refused_in_one_line(command, capsys):
+def test_unknown_flag_prints_one_line(command, capsys):
     main, _ = main_of(command)
     try:
         status = main(["--no-such-flag"])
@@ -78,14 +78,14 @@ def test_an_unknown_flag_is_refused_in_one_line(command, capsys):
         ("convert_archive.py", ["x.zip", "--out", "x.safetensors", "--trust-pickle"]),
     ],
 )
-def test_without_torch_a_script_names_what_to_install(script, arguments, monkeypatch, capsys):
+def test_script_without_torch_names_extra(script, arguments, monkeypatch, capsys):
     hide(monkeypatch, "torch")
     assert load_script(script.removesuffix(".py")).main(arguments) == 2
     message = "error: torch is needed for this and is not installed; run pip install 'nppsim[train]'\n"
     assert capsys.readouterr().err == message
 
 
-def test_without_tqdm_commands_start_and_a_progress_bar_names_what_to_install(monkeypatch):
+def test_progress_bar_without_tqdm_names_extra(monkeypatch):
     code = "import sys; sys.modules['tqdm'] = None; import bc.__main__"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
     hide(monkeypatch, "tqdm")

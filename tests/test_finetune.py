@@ -8,7 +8,7 @@ from programs import load_script
 from worlds import straight
 
 
-def test_it_trains_the_shipped_agent_further(tmp_path, monkeypatch):
+def test_finetune_trains_shipped_agent(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for length in (10, 11, 12):
         straight(length=length).save(tmp_path / f"{length}.map")
@@ -32,7 +32,7 @@ def test_it_trains_the_shipped_agent_further(tmp_path, monkeypatch):
         ([".", "--no-such-flag"], "error: unknown flag --no-such-flag"),
     ],
 )
-def test_bad_input_is_one_error_and_leaves_nothing(tmp_path, monkeypatch, capsys, arguments, message):
+def test_finetune_bad_input_prints_one_error_and_leaves_nothing(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
     for length in (10, 11):
         straight(length=length).save(tmp_path / f"{length}.map")
@@ -43,13 +43,13 @@ def test_bad_input_is_one_error_and_leaves_nothing(tmp_path, monkeypatch, capsys
     assert not [*tmp_path.glob("out/*")]
 
 
-def test_several_test_sets_stay_together():
+def test_finetune_several_test_sets_stay_together():
     flags = load_script("finetune").main_job_flags(["levels", "--dev-dataset", "d", "--test-dataset", "a", "b"])
     where = flags.index("--test-dataset")
     assert flags[where : where + 5] == ["--test-dataset", "a", "b", "--dev-dataset", "d"]
 
 
-def test_it_needs_levels(capsys):
+def test_finetune_without_levels_raises_error(capsys):
     with pytest.raises(SystemExit):
         load_script("finetune").main([])
     assert "LEVELS" in capsys.readouterr().err

@@ -36,24 +36,24 @@ def test_ci_runs_make_test():
     assert "make test" in script.read_text()
 
 
-def test_constraints_are_exact_and_name_every_requirement():
+def test_constraints_pin_every_requirement():
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[^+ ]+", line) for line in CONSTRAINTS)
     pinned = {normal(line.split("==")[0]) for line in CONSTRAINTS}
     assert set(requirements()) <= pinned
     assert any(line.startswith("torch==") for line in CONSTRAINTS)
 
 
-def test_the_basic_install_has_four_requirements():
+def test_basic_install_has_four_requirements():
     names = {normal(re.match(r"[A-Za-z0-9_.-]+", item)[0]) for item in PROJECT["project"]["dependencies"]}
     assert names == {"numpy", "numba", "gymnasium", "h5py"}
 
 
-def test_packages_without_torch():
+def test_nppsim_and_hardware_import_without_torch():
     code = "import sys, nppsim, hardware; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-def test_dependencies_point_down_only():
+def test_package_dependencies_point_down():
     """scripts -> rl -> bc -> hardware -> nppsim, also for imports inside functions.
 
     ``python -m hardware`` counts as a script: it names the architectures, which are defined in ``rl``.
@@ -97,7 +97,7 @@ def imports(path, modules):
     return (found & modules) - {module_of(path)}
 
 
-def test_modules_import_each_other_in_one_direction():
+def test_modules_have_no_import_cycles():
     modules = {module_of(path) for path in python_files()}
     graphlib.TopologicalSorter({module_of(path): imports(path, modules) for path in python_files()}).prepare()
 
@@ -112,7 +112,7 @@ def unit(module):
     return module if package in DIVIDED else package
 
 
-def test_packages_import_each_other_in_one_direction():
+def test_packages_have_no_import_cycles():
     modules = {module_of(path) for path in python_files()}
     edges = {}
     for path in python_files():
@@ -121,7 +121,7 @@ def test_packages_import_each_other_in_one_direction():
     graphlib.TopologicalSorter(edges).prepare()  # raises CycleError
 
 
-def test_few_modules_of_nppsim_are_outside_of_its_packages():
+def test_nppsim_has_few_top_level_modules():
     assert len(list((ROOT / "nppsim").glob("*.py"))) <= 14
 
 
@@ -132,14 +132,14 @@ def test_every_package_is_installed():
             assert (folder / "__init__.py").exists(), f"{folder.relative_to(ROOT)} has no __init__.py"
 
 
-def test_changes_of_generators_and_twins_do_not_recompile_kernels():
+def test_generators_and_shadow_do_not_change_kernel_digest():
     package = Path(cache.__file__).parents[1]
     parts = {path.relative_to(package).parts[0] for path in cache.kernel_sources()}
     assert {"physics", "observe", "decision.py", "measure"} <= parts
     assert not {"generate", "shadow", "pictures", "fuzz.py", "verify.py"} & parts
 
 
-def test_make_train_runs_the_main_job_and_lets_users_change_it(monkeypatch):
+def test_make_train_runs_main_job_with_arguments(monkeypatch):
     monkeypatch.chdir(ROOT)
 
     def dry_run(*arguments):
@@ -154,7 +154,7 @@ def test_make_train_runs_the_main_job_and_lets_users_change_it(monkeypatch):
     assert dry_run("ARGS=--help") == [["--help"]]
 
 
-def test_installation_is_repeated_only_when_its_files_change(tmp_path):
+def test_installation_repeats_only_when_files_change(tmp_path):
     """With a fake pip: ``make train`` installs less than ``make setup``, which includes all that training needs."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         (tmp_path / name).write_text((ROOT / name).read_text())
@@ -185,7 +185,7 @@ def test_installation_is_repeated_only_when_its_files_change(tmp_path):
         assert [installed("setup"), installed("train")] == [["train,video,s3,studio,dev"], []]
 
 
-def test_setup_without_a_suitable_python_names_what_to_install(tmp_path):
+def test_setup_without_suitable_python_names_packages(tmp_path):
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         (tmp_path / name).write_text((ROOT / name).read_text())
     for name in ("python3", "python3.11"):

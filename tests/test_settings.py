@@ -13,15 +13,16 @@ from places import ROOT
 UNREAD = {
     "pbrs_gamma": "must equal gamma, which the shaping term uses",
     "debug": "scripts read it before there is a configuration",
+    "use_curriculum": "it sets strategy",
     "config_files": "the command line reads them before there is a configuration",
 }
 # Settings that are read by getattr with a computed name.
 BY_NAME = {"stage_thresholds", "stage_gamma", "stage_learning_rate", "stage_ent_coef", "stage_clip_range"}
-LP = "timescale slow early exploration_bonus success_bonus amplification min_samples"  # learning_progress.Preset.of
+LP = "timescale slow early success_bonus amplification temperature min_samples"  # learning_progress.Preset.of
 BY_NAME |= {f"lp_{name}" for name in LP.split()}
 
 
-def test_defaults_that_users_rely_on():
+def test_defaults_match_documented_values():
     config = ExperimentConfig(experiment_name="x", architectures=("mlp_baseline",))
     assert config.ppo.gamma == GAMMA
     assert (config.ppo.gae_lambda, config.ppo.clip_range, config.ppo.total_timesteps) == (0.95, 0.2, 10_000_000)
@@ -56,7 +57,7 @@ def read_attributes():
     return names
 
 
-def test_every_setting_is_read():
+def test_every_setting_is_used():
     read = read_attributes()
     wanted = {one.name for owner in (*owners(ExperimentConfig), DatasetConfig) for one in fields(owner)}
     assert wanted - read == set(UNREAD) | BY_NAME, "a setting is accepted and ignored"

@@ -90,7 +90,7 @@ def test_public_names_have_docstrings():
     assert len(missing) <= (1 - DOCUMENTED_SHARE) * len(nodes), missing
 
 
-def test_pages_that_are_cited_exist():
+def test_cited_pages_exist():
     for path in SOURCES:
         for page in re.findall(r"docs/[\w/]+\.md", path.read_text(encoding="utf-8")):
             assert (ROOT / page).is_file(), f"{path.relative_to(ROOT)} cites {page}"
@@ -100,7 +100,7 @@ SOURCE = re.compile(r"\bSources?: (.+?)(?:\n\s*\n|\"\"\")", re.DOTALL)
 PAPER = re.compile(r"(?:van |der )*(\w+)(?:, \w+)*(?: et al\.| (?:&|and) \w+)? ((?:19|20)\d\d)\b")
 
 
-def test_papers_named_in_docstrings_are_on_the_page_of_references():
+def test_cited_papers_are_in_references():
     rows = [line for line in (ROOT / "docs" / "references.md").read_text("utf-8").splitlines() if line.startswith("| ")]
     listed = {PAPER.match(row, 2).groups() for row in rows if PAPER.match(row, 2)}
     named = {
@@ -117,7 +117,7 @@ HEADING = re.compile(r"^#+ (\d+(?:\.\d+)*)[. ]", re.MULTILINE)
 CITATION = re.compile(r"docs/physics\.md,? sections? ((?:\d+(?:\.\d+)*(?:, | and | to )?)+)")
 
 
-def test_every_cited_section_of_the_rulebook_exists_and_names_functions_that_do():
+def test_cited_rulebook_sections_exist():
     book = (ROOT / "docs" / "physics.md").read_text(encoding="utf-8")
     sections = set(HEADING.findall(book))
     for path in SOURCES:

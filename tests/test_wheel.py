@@ -23,7 +23,7 @@ SCRIPTS = "nppsim_agents.scripts."  # the folder scripts/ in a wheel
 
 
 @pytest.mark.parametrize("place", [*COMMANDS.values(), *PLUGINS.values()])
-def test_every_entry_point_is_a_function(place):
+def test_entry_points_are_functions(place):
     module, _, function = place.partition(":")
     if module.startswith(SCRIPTS):
         assert callable(getattr(load_script(module.removeprefix(SCRIPTS)), function))
@@ -43,7 +43,7 @@ def test_other_packages_add_commands(monkeypatch, capsys):
     assert "none such" in capsys.readouterr().err
 
 
-def test_data_are_copied_to_a_new_folder(tmp_path, monkeypatch, capsys):
+def test_data_command_copies_folder(tmp_path, monkeypatch, capsys):
     (tmp_path / "datasets" / "train").mkdir(parents=True)
     monkeypatch.setattr(nppsim_agents, "DATASETS", tmp_path / "datasets")
     assert data.main([str(tmp_path / "mine")]) == 0
@@ -55,7 +55,7 @@ def test_data_are_copied_to_a_new_folder(tmp_path, monkeypatch, capsys):
     assert data.main([str(tmp_path / "more")]) == 2
 
 
-def test_packages_scripts_and_data_are_in_the_wheel(monkeypatch):
+def test_wheel_contains_packages_scripts_and_data(monkeypatch):
     given = {}
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(setuptools, "setup", lambda **settings: given.update(settings))
@@ -67,13 +67,13 @@ def test_packages_scripts_and_data_are_in_the_wheel(monkeypatch):
         assert package in given["packages"] and (ROOT / folder).is_dir()
 
 
-def test_type_information_is_in_every_package():
+def test_packages_contain_type_information():
     files = PROJECT["tool"]["setuptools"]["package-data"]
     for package in PACKAGES:
         assert "py.typed" in files[package] and (ROOT / package / "py.typed").is_file()
 
 
-def test_the_docker_image_gets_all_sources_of_the_wheel():
+def test_docker_image_copies_wheel_sources():
     given = set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
     assert given == {
         *(*PACKAGES, "scripts", "datasets"),
@@ -84,5 +84,5 @@ def test_the_docker_image_gets_all_sources_of_the_wheel():
     assert set(extras.split(",")) <= set(PROJECT["project"]["optional-dependencies"])
 
 
-def test_the_version_is_a_release_number():
+def test_version_is_release_number():
     assert re.fullmatch(r"\d+\.\d+\.\d+", nppsim.__version__)

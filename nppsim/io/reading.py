@@ -105,7 +105,7 @@ def parse_json(data: bytes, source: object, error: type[UserError], remedy: str)
 def read_toml(path: str | Path, error: type[UserError], limit: int, remedy: str) -> dict[str, Any]:
     """Parse a TOML file.  Raise ``error`` if it is invalid or larger than ``limit`` bytes; see ``read_bytes``."""
     try:
-        data = tomllib.loads(read_bytes(path, error, limit, remedy).decode())
+        data = tomllib.loads(read_bytes(path, error, limit, remedy).decode("utf-8-sig"))
         str(data)  # raises ValueError for an integer of over 4,300 digits, which could not be printed later
     except (ValueError, RecursionError) as problem:
         raise error(f"{path}: not TOML ({problem}); {remedy}") from problem

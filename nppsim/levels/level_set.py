@@ -219,9 +219,9 @@ def _check_apart(earlier: LevelSet, later: LevelSet, levels: Sequence[Level]) ->
     index = {earlier.fingerprint(i): i for i in range(len(earlier))}
     shared = []
     for i, level in enumerate(levels):
-        twin = index.get(level.fingerprint, index.get(mirror(level).fingerprint))
-        if twin is not None:
-            shared.append(f"{later.entries[i].file} = {earlier.entries[twin].file}")
+        same = index.get(level.fingerprint, index.get(mirror(level).fingerprint))
+        if same is not None:
+            shared.append(f"{later.entries[i].file} = {earlier.entries[same].file}")
     if shared:
         raise LevelSetError(
             f"{len(shared)} of {len(later)} levels of {later.path} are also in {earlier.path}, identical or mirrored: "

@@ -59,43 +59,43 @@ PROGRESS_LIMIT = 300.0  # px: maximum of |progress|, which would be thousands of
 AREA_X, AREA_Y = 64.0, 80.0
 EVERYWHERE = (0.0, 0.0, math.inf, math.inf)
 SLACK = 40.0  # px added on each side of the area for a new set of movers, so that later decisions can reuse the set
-MAX_SPARE = 4  # maximum number of movers in a reused set that are outside the area by more than twice SLACK
+MAX_UNUSED = 4  # maximum number of movers in a reused set that are outside the area by more than twice SLACK
 
 # Simulated states, ROWS per environment: the current state, the states after each action, and the last state of each
 # branch.  They are reused at the next decision.  words: uint64[rows, size / 8], the bytes of each state.  frames:
-# int64[rows], frames simulated since the current state; 0: the row is unused.  quiet: int64[rows], frames before a jump
+# int64[rows], frames simulated since the current state; 0: the row is unused.  jump_delay: int64[rows], frames before a jump
 # was first possible, see ``_play``.  count: int64[rows], number of movers in the row.  chosen: uint8[environments + 1,
 # movers], 0 for the movers that branches omit, NEAR for those that may affect the ninja in the area, 1 for other
 # included movers; 1 everywhere in the last row.  clearances: float64[environments, movers], see ``find_clearances``.
-Room = namedtuple("Room", "words ninja entities movers frames quiet count chosen clearances")
+Branches = namedtuple("Branches", "words ninja entities movers frames jump_delay count chosen clearances")
 AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the branches' last states
-SPARE = END + NUM_ACTIONS * NUM_CONTINUATIONS  # row in which ``_last_action`` and ``_has_escape`` simulate
-LATER = SPARE + 1  # row of the omitted lasers after HORIZON frames, for ``_has_escape``
-ROWS = LATER + 1
+SCRATCH_ROW = END + NUM_ACTIONS * NUM_CONTINUATIONS  # row in which ``_last_action`` and ``_has_escape`` simulate
+LASERS_ROW = SCRATCH_ROW + 1  # row of the omitted lasers after HORIZON frames, for ``_has_escape``
+ROWS = LASERS_ROW + 1
 LEFT_AREA = -1  # result of ``_play`` if the ninja leaves the area
-NEAR = 2  # value in ``Room.chosen`` of a mover that may affect the ninja
+NEAR = 2  # value in ``Branches.chosen`` of a mover that may affect the ninja
 NINJA_WORDS, MOVER_WORDS = NINJA_DTYPE.itemsize // 8, MOVER_DTYPE.itemsize // 8
 _FIELDS: Any = NINJA_DTYPE.fields
 COMPARED_WORDS = _FIELDS["registrations"][1] // 8  # words of the ninja that do not depend on whether movers are omitted
 
 
-def make_room(count: int, max_entities: int, max_movers: int) -> Room:
+def allocate_branches(count: int, max_entities: int, max_movers: int) -> Branches:
     """Allocate the simulated states of ``count`` environments."""
     parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (max_entities,)), (MOVER_DTYPE, (max_movers,))]
     rows, views = allocate(ROWS * count, parts)
     chosen, clearances = np.ones((count + 1, max_movers), np.uint8), np.zeros((count, max_movers))
-    return Room._make([rows.view(np.uint64), *views, *np.zeros((3, len(rows)), np.int64), chosen, clearances])
+    return Branches._make([rows.view(np.uint64), *views, *np.zeros((3, len(rows)), np.int64), chosen, clearances])
 
 
 @kernel
-def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, room, out, no_laps):
+def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, branches, out, no_timing):
     """Write float32[6, 4, 11] (action, continuation, AHEAD) to ``out``; zeros after a win or death.
 
-    i: index of the environment, which selects the rows of ``room``.
+    i: index of the environment, which selects the rows of ``branches``.
     trail: TRAIL_DTYPE, positions of the ninja.  Shared by all simulations, which do not write to it: they end before an
         evil ninja, at least FOLLOW_FRAMES behind, would read a simulated position.
     distance: uint16[2, 4539], path fields for the current doors.
-    no_laps: int64[0], disables the timing in ``advance_frame``.  Another type would compile ``advance_frame`` again.
+    no_timing: int64[0], disables the timing in ``advance_frame``.  Another type would compile ``advance_frame`` again.
     """
     out[:] = 0.0
     if _settled(ninja):
@@ -103,59 +103,63 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, ro
     record = world.level[ninja["level"]]
     length = paths.nearest_node(distance[1 if ninja["switch_taken"] else 0], ninja["x"], ninja["y"])[0]
     first = ROWS * i
-    chosen, area = room.chosen[i], _area(ninja)
-    last = _last_action(record, ninja, entities, movers, trail, world, frame_skip, room, first, no_laps)
-    _enter(record, ninja, entities, movers, room, first)
-    clearances = room.clearances[i]
-    find_clearances(ninja["level"], entities, movers, world, area, room.movers[first + LATER], clearances)
+    chosen, area = branches.chosen[i], _area(ninja)
+    last = _last_action(record, ninja, entities, movers, trail, world, frame_skip, branches, first, no_timing)
+    _enter(record, ninja, entities, movers, branches, first)
+    clearances = branches.clearances[i]
+    find_clearances(ninja["level"], entities, movers, world, area, branches.movers[first + LASERS_ROW], clearances)
     if last < 0 or not _suffices(record, clearances, chosen):
         last = -1
         _choose(record, clearances, chosen)
     if _includes_all(record, chosen):
         area = EVERYWHERE
-    _continue_branches(record, trail, world, frame_skip, room, first, last, area, no_laps)
+    _continue_branches(record, trail, world, frame_skip, branches, first, last, area, no_timing)
     # The jump key is held without effect; only a release and a new press could start a jump.
-    is_over = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0
-    in_vain = 0  # bit number ``action`` is set if ``action`` with the jump key has the same results as without
+    jump_used_up = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0
+    ineffective = 0  # bit number ``action`` is set if ``action`` with the jump key has the same results as without
     for action in range(NUM_ACTIONS):
-        if ACTION_INPUT[action] & JUMP and in_vain >> WITHOUT_JUMP[action] & 1:
+        if ACTION_INPUT[action] & JUMP and ineffective >> WITHOUT_JUMP[action] & 1:
             for continuation in range(NUM_CONTINUATIONS):
                 without = HOLD if continuation == OTHER_JUMP else continuation
                 _repeat(out[WITHOUT_JUMP[action], without], out[action, continuation])
             continue
         after = first + AFTER + action
-        frames, quiet = _play_action(record, room, first, action, chosen, area, trail, world, frame_skip, no_laps)
-        useless = is_over or (ninja["state"] != JUMPING and quiet >= min(frames, JUMP_BUFFER))
-        press_in_vain = False
+        frames, jump_delay = _play_action(
+            record, branches, first, action, chosen, area, trail, world, frame_skip, no_timing
+        )
+        same_without_jump = jump_used_up or (ninja["state"] != JUMPING and jump_delay >= min(frames, JUMP_BUFFER))
+        press_ineffective = False
         for continuation in range(NUM_CONTINUATIONS):
             if SAME_AS[continuation, action] != continuation:
                 _repeat(out[action, SAME_AS[continuation, action]], out[action, continuation])
                 continue
-            if continuation == OTHER_JUMP and press_in_vain:
+            if continuation == OTHER_JUMP and press_ineffective:
                 _repeat(out[action, HOLD], out[action, continuation])
                 continue
             end = first + END + NUM_CONTINUATIONS * action + continuation
-            if room.frames[end] == 0:
-                _play_rest(record, room, first, action, continuation, area, trail, world, frame_skip, no_laps)
-            _report(ninja, entities, room, end, world, distance, length, room.frames[end], out[action, continuation])
-            more, quiet = room.frames[end] - frames, room.quiet[end]
-            useless = is_over or (useless and quiet >= min(more, JUMP_BUFFER - frames))
+            if branches.frames[end] == 0:
+                _play_rest(record, branches, first, action, continuation, area, trail, world, frame_skip, no_timing)
+            _report(
+                ninja, entities, branches, end, world, distance, length, branches.frames[end], out[action, continuation]
+            )
+            more, jump_delay = branches.frames[end] - frames, branches.jump_delay[end]
+            same_without_jump = jump_used_up or (same_without_jump and jump_delay >= min(more, JUMP_BUFFER - frames))
             if continuation == HOLD:
-                press_in_vain = room.ninja[after]["state"] != JUMPING and quiet >= min(more, JUMP_BUFFER)
-        if useless:
-            in_vain |= 1 << action
-    _report_dead_ends(record, trail, world, room, first, in_vain, chosen, out, no_laps)
+                press_ineffective = branches.ninja[after]["state"] != JUMPING and jump_delay >= min(more, JUMP_BUFFER)
+        if same_without_jump:
+            ineffective |= 1 << action
+    _report_dead_ends(record, trail, world, branches, first, ineffective, chosen, out, no_timing)
 
 
 @inlined
-def _enter(record, ninja, entities, movers, room, row):
-    """Copy a state to a row of ``room``."""
-    room.ninja[row] = ninja
-    room.count[row] = record["mover_end"] - record["mover_first"]
+def _enter(record, ninja, entities, movers, branches, row):
+    """Copy a state to a row of ``branches``."""
+    branches.ninja[row] = ninja
+    branches.count[row] = record["mover_end"] - record["mover_first"]
     for k in range(record["entity_end"] - record["entity_first"]):
-        room.entities[row, k] = entities[k]
-    for m in range(room.count[row]):
-        room.movers[row, m] = movers[m]
+        branches.entities[row, k] = entities[k]
+    for m in range(branches.count[row]):
+        branches.movers[row, m] = movers[m]
 
 
 @inlined
@@ -167,7 +171,7 @@ def _area(ninja):
 @merged
 def _suffices(record, clearances, chosen):
     """Mark movers that can affect a ninja in the area as NEAR; return True if all of them are chosen, and few others."""
-    spare = 0
+    unused = 0
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
         if clearances[m] <= 0.0:
             if not chosen[m]:
@@ -175,8 +179,8 @@ def _suffices(record, clearances, chosen):
             chosen[m] = NEAR
         elif chosen[m]:
             chosen[m] = 1
-            spare += clearances[m] > 2 * SLACK
-    return spare <= MAX_SPARE
+            unused += clearances[m] > 2 * SLACK
+    return unused <= MAX_UNUSED
 
 
 @merged
@@ -198,9 +202,9 @@ def _includes_all(record, chosen):
 
 
 @inlined
-def _used(record, room):
+def _used(record, branches):
     """Return the two ranges (first, end) of words that a level uses: ninja and entities; movers."""
-    movers = NINJA_WORDS + room.entities.shape[1]
+    movers = NINJA_WORDS + branches.entities.shape[1]
     return (
         (0, NINJA_WORDS + record["entity_end"] - record["entity_first"]),
         (movers, movers + MOVER_WORDS * (record["mover_end"] - record["mover_first"])),
@@ -208,71 +212,71 @@ def _used(record, room):
 
 
 @kernel
-def _copy(record, room, source, row, chosen):
+def _copy(record, branches, source, row, chosen):
     """Copy a state for a branch, with only the chosen movers."""
     for word in range(NINJA_WORDS + record["entity_end"] - record["entity_first"]):
-        room.words[row, word] = room.words[source, word]
-    first, count = NINJA_WORDS + room.entities.shape[1], 0
-    for m in range(room.count[source]):
+        branches.words[row, word] = branches.words[source, word]
+    first, count = NINJA_WORDS + branches.entities.shape[1], 0
+    for m in range(branches.count[source]):
         if chosen[m]:
             for word in range(first, first + MOVER_WORDS):
-                room.words[row, word + MOVER_WORDS * count] = room.words[source, word + MOVER_WORDS * m]
+                branches.words[row, word + MOVER_WORDS * count] = branches.words[source, word + MOVER_WORDS * m]
             count += 1
-    room.count[row] = count
+    branches.count[row] = count
 
 
 @kernel
-def _copy_for_escape(record, room, first, source, row, chosen):
+def _copy_for_escape(record, branches, first, source, row, chosen):
     """Copy the last state of a branch, with only the movers that are NEAR, and all lasers."""
     for word in range(NINJA_WORDS + record["entity_end"] - record["entity_first"]):
-        room.words[row, word] = room.words[source, word]
+        branches.words[row, word] = branches.words[source, word]
     total, read, count = record["mover_end"] - record["mover_first"], 0, 0
     for m in range(total):
-        included = room.count[source] == total or chosen[m] != 0
-        if chosen[m] == NEAR or room.movers[first, m]["type"] == kinds.LASER:
+        included = branches.count[source] == total or chosen[m] != 0
+        if chosen[m] == NEAR or branches.movers[first, m]["type"] == kinds.LASER:
             if included:
-                room.movers[row, count] = room.movers[source, read]
+                branches.movers[row, count] = branches.movers[source, read]
             else:
-                room.movers[row, count] = room.movers[first + LATER, m]
+                branches.movers[row, count] = branches.movers[first + LASERS_ROW, m]
             count += 1
         read += included
-    room.count[row] = count
+    branches.count[row] = count
 
 
 @kernel
-def _equal(record, room, one, other):
+def _equal(record, branches, one, other):
     """Return True if two rows contain the same state."""
-    for first, end in _used(record, room):
+    for first, end in _used(record, branches):
         for word in range(first, end):
-            if room.words[one, word] != room.words[other, word]:
+            if branches.words[one, word] != branches.words[other, word]:
                 return False
     return True
 
 
 @merged
-def _last_action(record, ninja, entities, movers, trail, world, frame_skip, room, first, no_laps):
+def _last_action(record, ninja, entities, movers, trail, world, frame_skip, branches, first, no_timing):
     """Return the action that led from the previous state, in row ``first``, to the current one; -1 if none did.
 
     Simulates the action again in that row with all movers, because the branches omit some.
     """
-    now, last = first + SPARE, -1
-    _enter(record, ninja, entities, movers, room, now)
+    now, last = first + SCRATCH_ROW, -1
+    _enter(record, ninja, entities, movers, branches, now)
     for action in range(NUM_ACTIONS):
         after = first + AFTER + action
-        if room.frames[after] > 0:
+        if branches.frames[after] > 0:
             same = True
             for word in range(COMPARED_WORDS):
-                same &= room.words[now, word] == room.words[after, word]
+                same &= branches.words[now, word] == branches.words[after, word]
             last = action if same else last
-        room.frames[after] = 0
+        branches.frames[after] = 0
     if last >= 0:
-        _play(room, first, EVERYWHERE, trail, world, ACTION_INPUT[last], frame_skip, no_laps)
-        update_beams(room.entities[first], room.movers[first], world, ninja["level"])
-    return last if last >= 0 and _equal(record, room, first, now) else -1
+        _play(branches, first, EVERYWHERE, trail, world, ACTION_INPUT[last], frame_skip, no_timing)
+        update_beams(branches.entities[first], branches.movers[first], world, ninja["level"])
+    return last if last >= 0 and _equal(record, branches, first, now) else -1
 
 
 @merged
-def _continue_branches(record, trail, world, frame_skip, room, first, last, area, no_laps):
+def _continue_branches(record, trail, world, frame_skip, branches, first, last, area, no_timing):
     """Continue the branches of action ``last``; they become HOLD branches of this decision.
 
     All other branches are marked as not simulated, and so are those in which the ninja leaves the area.
@@ -280,21 +284,21 @@ def _continue_branches(record, trail, world, frame_skip, room, first, last, area
     holding = 0
     for continuation in range(NUM_CONTINUATIONS - 1, -1, -1):  # HOLD is last, so that its row is not overwritten
         source = first + END + NUM_CONTINUATIONS * last + continuation
-        if last < 0 or room.frames[source] == 0:
+        if last < 0 or branches.frames[source] == 0:
             continue
         keys = CONTINUATION_INPUT[continuation, last]
         action = INPUT_ACTION[keys]
         end = first + END + NUM_CONTINUATIONS * action + HOLD
-        played, quiet = room.frames[source] - frame_skip, room.quiet[source]
-        _copy(record, room, source, end, room.chosen[-1])
-        more = _play(room, end, area, trail, world, keys, frame_skip, no_laps)[0]
+        played, jump_delay = branches.frames[source] - frame_skip, branches.jump_delay[source]
+        _copy(record, branches, source, end, branches.chosen[-1])
+        more = _play(branches, end, area, trail, world, keys, frame_skip, no_timing)[0]
         if more != LEFT_AREA:
-            room.frames[end], room.quiet[end] = played + more, max(quiet - frame_skip, 0)
+            branches.frames[end], branches.jump_delay[end] = played + more, max(jump_delay - frame_skip, 0)
             holding |= 1 << action
     for action in range(NUM_ACTIONS):
         for continuation in range(NUM_CONTINUATIONS):
             if continuation != HOLD or not holding >> action & 1:
-                room.frames[first + END + NUM_CONTINUATIONS * action + continuation] = 0
+                branches.frames[first + END + NUM_CONTINUATIONS * action + continuation] = 0
 
 
 @inlined
@@ -310,34 +314,34 @@ def _settled(ninja):
 
 
 @kernel
-def _play(room, row, area, trail, world, input_byte, frames, no_laps):
-    """Simulate ``frames`` frames in a row of ``room``, or fewer if the episode ends.
+def _play(branches, row, area, trail, world, input_byte, frames, no_timing):
+    """Simulate ``frames`` frames in a row of ``branches``, or fewer if the episode ends.
 
     Returns the number of simulated frames, and how many of them passed before a jump was first possible.  If the ninja
     leaves the area, the simulation ends, and the first number is LEFT_AREA.
     """
-    ninja, movers, played, quiet = room.ninja[row], room.movers[row, : room.count[row]], 0, 0
+    ninja, movers, played, jump_delay = branches.ninja[row], branches.movers[row, : branches.count[row]], 0, 0
     while played < frames and not _settled(ninja):
-        advance_frame(ninja, room.entities[row], movers, trail, world, input_byte, no_laps)
+        advance_frame(ninja, branches.entities[row], movers, trail, world, input_byte, no_timing)
         if _is_outside(ninja, area):
             return LEFT_AREA, 0
-        if quiet == played and not _may_jump(ninja):
-            quiet += 1
+        if jump_delay == played and not _may_jump(ninja):
+            jump_delay += 1
         played += 1
-    return played, quiet
+    return played, jump_delay
 
 
 @merged
-def _report_dead_ends(record, trail, world, room, first, in_vain, chosen, out, no_laps):
-    """Set ``death`` to DEAD_END in the surviving branches of dead-end actions. in_vain: see ``foresight``."""
+def _report_dead_ends(record, trail, world, branches, first, ineffective, chosen, out, no_timing):
+    """Set ``death`` to DEAD_END in the surviving branches of dead-end actions. ineffective: see ``foresight``."""
     tested, fatal = 0, 0  # bit ``end - first``: escapes from that branch were tried; all ended in death
     for action in range(NUM_ACTIONS):
-        repeats = ACTION_INPUT[action] & JUMP and in_vain >> WITHOUT_JUMP[action] & 1
-        end = _first_in_air(room, first, WITHOUT_JUMP[action] if repeats else action, repeats)
+        repeats = ACTION_INPUT[action] & JUMP and ineffective >> WITHOUT_JUMP[action] & 1
+        end = _first_in_air(branches, first, WITHOUT_JUMP[action] if repeats else action, repeats)
         if end < first:
             continue
         bit = 1 << (end - first)
-        if not tested & bit and not _has_escape(record, room, first, end, chosen, trail, world, no_laps):
+        if not tested & bit and not _has_escape(record, branches, first, end, chosen, trail, world, no_timing):
             fatal |= bit
         tested |= bit
         if fatal & bit:
@@ -346,7 +350,7 @@ def _report_dead_ends(record, trail, world, room, first, in_vain, chosen, out, n
 
 
 @inlined
-def _first_in_air(room, first, action, without_jump):
+def _first_in_air(branches, first, action, without_jump):
     """Return the row of an action's first branch that ends in the air; -1 if there is none or one ends on a surface.
 
     without_jump: ignore the branch OTHER_JUMP.
@@ -354,8 +358,8 @@ def _first_in_air(room, first, action, without_jump):
     found = -1
     for continuation in range(NUM_CONTINUATIONS):
         end = first + END + NUM_CONTINUATIONS * action + continuation
-        ninja = room.ninja[end]
-        if room.frames[end] == 0 or ninja["state"] == DEAD or (without_jump and continuation == OTHER_JUMP):
+        ninja = branches.ninja[end]
+        if branches.frames[end] == 0 or ninja["state"] == DEAD or (without_jump and continuation == OTHER_JUMP):
             continue
         if ninja["state"] == CELEBRATING or not ninja["airborne"]:
             return -1
@@ -364,22 +368,22 @@ def _first_in_air(room, first, action, without_jump):
 
 
 @kernel
-def _has_escape(record, room, first, end, chosen, trail, world, no_laps):
+def _has_escape(record, branches, first, end, chosen, trail, world, no_timing):
     """Return True if an escape keeps the ninja alive until it touches a surface, wins, or ESCAPE_FRAMES have passed.
 
     Only movers that are NEAR and lasers are simulated, because branches can omit others.
     first: first row of the environment.  end: row of the state.
     """
-    row = first + SPARE
-    ninja = room.ninja[row]
+    row = first + SCRATCH_ROW
+    ninja = branches.ninja[row]
     for k in range(len(ESCAPES)):
-        _copy_for_escape(record, room, first, end, row, chosen)
-        near = room.movers[row, : room.count[row]]
+        _copy_for_escape(record, branches, first, end, row, chosen)
+        near = branches.movers[row, : branches.count[row]]
         ninja["jump_held"], ninja["jump_buffer"] = 0, -1  # branches that differ only in these are simulated once
         frame = 0
         while frame < ESCAPE_FRAMES and ninja["airborne"] and not _settled(ninja):
             keys = ESCAPES[k, 0 if frame < ESCAPE_TURN else 1]
-            advance_frame(ninja, room.entities[row], near, trail, world, keys, no_laps)
+            advance_frame(ninja, branches.entities[row], near, trail, world, keys, no_timing)
             frame += 1
         if ninja["state"] != DEAD:
             return True
@@ -387,30 +391,32 @@ def _has_escape(record, room, first, end, chosen, trail, world, no_laps):
 
 
 @inlined
-def _play_action(record, room, first, action, chosen, area, trail, world, frame_skip, no_laps):
+def _play_action(record, branches, first, action, chosen, area, trail, world, frame_skip, no_timing):
     """Simulate the frames of an action; return ``_play``'s results."""
     after = first + AFTER + action
-    _copy(record, room, first, after, chosen)
-    frames, quiet = _play(room, after, area, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
+    _copy(record, branches, first, after, chosen)
+    frames, jump_delay = _play(branches, after, area, trail, world, ACTION_INPUT[action], frame_skip, no_timing)
     if frames == LEFT_AREA:
-        _copy(record, room, first, after, room.chosen[-1])
-        frames, quiet = _play(room, after, EVERYWHERE, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
-    room.frames[after] = frames
-    return frames, quiet
+        _copy(record, branches, first, after, branches.chosen[-1])
+        frames, jump_delay = _play(
+            branches, after, EVERYWHERE, trail, world, ACTION_INPUT[action], frame_skip, no_timing
+        )
+    branches.frames[after] = frames
+    return frames, jump_delay
 
 
 @merged
-def _play_rest(record, room, first, action, continuation, area, trail, world, frame_skip, no_laps):
+def _play_rest(record, branches, first, action, continuation, area, trail, world, frame_skip, no_timing):
     """Simulate a branch from the state after its action to its end."""
     after, end = first + AFTER + action, first + END + NUM_CONTINUATIONS * action + continuation
     keys, rest = CONTINUATION_INPUT[continuation, action], HORIZON - frame_skip
-    _copy(record, room, after, end, room.chosen[-1])
-    more, quiet = _play(room, end, area, trail, world, keys, rest, no_laps)
+    _copy(record, branches, after, end, branches.chosen[-1])
+    more, jump_delay = _play(branches, end, area, trail, world, keys, rest, no_timing)
     if more == LEFT_AREA:
-        _copy(record, room, first, end, room.chosen[-1])
-        _play(room, end, EVERYWHERE, trail, world, ACTION_INPUT[action], frame_skip, no_laps)
-        more, quiet = _play(room, end, EVERYWHERE, trail, world, keys, rest, no_laps)
-    room.frames[end], room.quiet[end] = room.frames[after] + more, quiet
+        _copy(record, branches, first, end, branches.chosen[-1])
+        _play(branches, end, EVERYWHERE, trail, world, ACTION_INPUT[action], frame_skip, no_timing)
+        more, jump_delay = _play(branches, end, EVERYWHERE, trail, world, keys, rest, no_timing)
+    branches.frames[end], branches.jump_delay[end] = branches.frames[after] + more, jump_delay
 
 
 @inlined
@@ -435,12 +441,12 @@ def _may_jump(ninja):
 
 
 @inlined
-def _report(ninja, entities, room, row, world, distance, length, frames, out):
-    """Write the components of one branch.  Its last state, after ``frames`` frames, is in row ``row`` of ``room``.
+def _report(ninja, entities, branches, row, world, distance, length, frames, out):
+    """Write the components of one branch.  Its last state, after ``frames`` frames, is in row ``row`` of ``branches``.
 
     ninja, entities: current state.  length: current path length, px.
     """
-    then = room.ninja[row]
+    then = branches.ninja[row]
     soon = 1.0 - (frames - 1.0) / HORIZON
     out[AHEAD.death] = soon if then["state"] == DEAD else 0.0
     out[AHEAD.win] = soon if then["state"] == CELEBRATING else 0.0
@@ -454,5 +460,5 @@ def _report(ninja, entities, room, row, world, distance, length, frames, out):
     record = world.level[then["level"]]
     base, doors = record["entity_first"], 0
     for k in range(record["switches_first"], record["switches_end"]):
-        doors += entities[k - base]["closed"] != room.entities[row, k - base]["closed"]
+        doors += entities[k - base]["closed"] != branches.entities[row, k - base]["closed"]
     out[AHEAD.doors] = doors

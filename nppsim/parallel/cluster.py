@@ -1,6 +1,6 @@
 """Ray backend of ``nppsim.parallel.executor``.  All machines of the cluster need the same version of this project.
 
-    with connected("auto", None, GenerateError) as nodes: ...  # Executor(nodes) runs work there
+    with connect("auto", None, GenerateError) as backend: ...  # Executor(backend) runs work there
 
 Addresses of clusters:
 "local": start a temporary cluster on this machine.
@@ -84,7 +84,7 @@ class Workers:
 
 
 @contextmanager
-def connected(cluster: str, workers: int | None, error: Callable[[str], Exception]) -> Iterator["Nodes"]:
+def connect(cluster: str, workers: int | None, error: Callable[[str], Exception]) -> Iterator["RayBackend"]:
     """Connect to a cluster for the duration of the block.
 
     cluster: address.  If this program is already connected, only "auto" is allowed, which uses that connection and
@@ -94,30 +94,30 @@ def connected(cluster: str, workers: int | None, error: Callable[[str], Exceptio
     Raises ClusterError if the cluster cannot be used.
     """
     ray = _ray()
-    own = not ray.is_initialized()
-    if not own and cluster != AUTO:
+    opened = not ray.is_initialized()
+    if not opened and cluster != AUTO:
         raise ClusterError(f"--cluster {cluster}: this program is connected to a Ray cluster already: give {AUTO}")
     # Paths of Ray's sockets in this folder are limited to 107 bytes.
     folder = tempfile.mkdtemp(prefix="nppsim-") if cluster == LOCAL else None
     try:
-        if own:
+        if opened:
             _connect(ray, cluster, workers or usable_cores(), folder)
-        yield Nodes(ray)
+        yield RayBackend(ray)
     except ray.exceptions.RayError as broken:
         raise error(
             f"--cluster {cluster}: processes or machines of the cluster died, perhaps for lack of memory, and {RETRIES} "
             f"repetitions failed, too ({_first_line(broken)}); finished work is saved: repeat the command"
         ) from broken
     finally:
-        if own:
-            with _preserving_sigterm():
+        if opened:
+            with _sigterm_preserved():
                 ray.shutdown()
         if folder is not None:
             _remove(folder)
 
 
-class Nodes:
-    """All machines of a cluster; implements ``nppsim.parallel.executor.Workforce``."""
+class RayBackend:
+    """All machines of a cluster; implements ``nppsim.parallel.executor.Backend``."""
 
     def __init__(self, ray: ModuleType):
         self._ray = ray
@@ -125,7 +125,7 @@ class Nodes:
         if self.cores < 1:
             raise ClusterError("the cluster offers no cores: start Ray on its machines with --num-cpus of at least 1")
         self._work = ray.remote(num_cpus=1, max_retries=RETRIES)(_remote_task())
-        self._versions = installed([name for name in _LIBRARIES if name in sys.modules])
+        self._versions = installed_versions([name for name in _LIBRARIES if name in sys.modules])
 
     def prepare(self, function: bytes) -> Any:
         """Store a pickled function in the cluster, so that each machine receives it once."""
@@ -138,11 +138,11 @@ class Nodes:
     def result(self, handle: Any) -> list:
         """Wait for a batch; raise ClusterError if the machine has other versions installed."""
         try:
-            refusal, results = self._ray.get(handle)
+            mismatch, results = self._ray.get(handle)
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from error
-        if refusal:
-            raise ClusterError(refusal)
+        if mismatch:
+            raise ClusterError(mismatch)
         return results
 
     def cancel(self, handle: Any) -> None:
@@ -150,7 +150,7 @@ class Nodes:
         self._ray.cancel(handle, force=True)
 
 
-def installed(libraries: list[str]) -> dict[str, str]:
+def installed_versions(libraries: list[str]) -> dict[str, str]:
     """Return the versions that results depend on: this project with a digest of its sources, Python, and ``libraries``."""
     versions = {"nppsim": f"{_version('nppsim')} (sources {project_digest()})", "Python": platform.python_version()}
     for name in libraries:
@@ -165,10 +165,10 @@ def _version(name: str) -> str:
         return "missing"
 
 
-def refused(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+def version_mismatch(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
     """Return an error message if two machines have different versions, else "".  Runs on a machine of the cluster.
 
-    ours, theirs: results of ``installed`` on the machine that sends the work, and on the machine that does the work.
+    ours, theirs: results of ``installed_versions`` on the machine that sends the work, and on the machine that does the work.
     """
     other = [name for name in ours if theirs.get(name) != ours[name]]
     if not other:
@@ -210,10 +210,10 @@ def _remote_task() -> Callable[[dict[str, str], bytes, bytes], tuple[str, list]]
                 f"{ours['nppsim']} there, as on the program's machine",
                 [],
             )
-        theirs = cluster.installed([name for name in ours if name not in ("nppsim", "Python")])
-        if refusal := cluster.refused(ours, theirs):
-            return refusal, []
-        return "", workers.work(function, batch)
+        theirs = cluster.installed_versions([name for name in ours if name not in ("nppsim", "Python")])
+        if mismatch := cluster.version_mismatch(ours, theirs):
+            return mismatch, []
+        return "", workers.run_batch(function, batch)
 
     return nppsim_work
 
@@ -241,7 +241,7 @@ def _connect(ray: ModuleType, cluster: str, workers: int, folder: str | None) ->
         if cluster not in (LOCAL, AUTO):
             host, port = _split_address(cluster)
             socket.create_connection((host, int(port)), _TIMEOUT_S).close()  # Ray itself would try for minutes
-        with _preserving_sigterm():
+        with _sigterm_preserved():
             ray.init(**options)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ClusterError(f"--cluster {cluster}: cannot be used ({_first_line(error)}): {_REMEDY}") from error
@@ -256,7 +256,7 @@ def _remove(folder: str) -> None:
 
 
 @contextmanager
-def _preserving_sigterm() -> Iterator[None]:
+def _sigterm_preserved() -> Iterator[None]:
     """Restore the handler of SIGTERM after the block, since Ray's handler would end the program without saving."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -13,8 +13,8 @@ from contextlib import closing, contextmanager
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
-from nppsim.parallel.cluster import connected
-from nppsim.parallel.workers import usable_cores, work, worker_pool
+from nppsim.parallel.cluster import connect
+from nppsim.parallel.workers import run_batch, usable_cores, worker_pool
 
 # Maximum number of submitted batches per process whose results were not yielded yet.  Needed because iterables may be
 # infinite, and because one slow batch delays the results of all later batches.
@@ -24,7 +24,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Workforce(Protocol):
+class Backend(Protocol):
     """Backend that runs batches."""
 
     cores: int  # number of batches that run in parallel
@@ -43,10 +43,10 @@ class Workforce(Protocol):
 
 
 class Executor:
-    """Maps functions over items.  workforce: backend that runs the batches; None: run everything in this process."""
+    """Maps functions over items.  backend: backend that runs the batches; None: run everything in this process."""
 
-    def __init__(self, workforce: Workforce | None = None):
-        self._workforce = workforce
+    def __init__(self, backend: Backend | None = None):
+        self._backend = backend
 
     @contextmanager
     def map(
@@ -58,10 +58,10 @@ class Executor:
         chunk: number of items per batch.
         An exception of the function is raised in place of its result.  Pending batches are cancelled at the end of the block.
         """
-        if self._workforce is None:
+        if self._backend is None:
             yield map(function, items)
             return
-        with closing(_results(self._workforce, function, items, chunk)) as results:
+        with closing(_results(self._backend, function, items, chunk)) as results:
             yield results
 
 
@@ -77,17 +77,17 @@ def open_executor(
     Raises ClusterError if the cluster cannot be used.
     """
     if cluster is not None:
-        with connected(cluster, workers, error) as nodes:
-            yield Executor(nodes)
+        with connect(cluster, workers, error) as backend:
+            yield Executor(backend)
     elif workers == 1:
         yield Executor()
     else:
         workers = workers or usable_cores()
         with worker_pool(workers, error) as pool:
-            yield Executor(_Processes(pool, workers))
+            yield Executor(_ProcessBackend(pool, workers))
 
 
-class _Processes:
+class _ProcessBackend:
     """Backend of local processes."""
 
     def __init__(self, pool: ProcessPoolExecutor, cores: int):
@@ -97,7 +97,7 @@ class _Processes:
         return function
 
     def submit(self, function: bytes, batch: bytes) -> Future[list]:
-        return self._pool.submit(work, function, batch)
+        return self._pool.submit(run_batch, function, batch)
 
     def result(self, handle: Future[list]) -> list:
         return handle.result()
@@ -107,18 +107,18 @@ class _Processes:
 
 
 def _results(
-    workforce: Workforce, function: Callable[[Item], Result], items: Iterable[Item], chunk: int
+    backend: Backend, function: Callable[[Item], Result], items: Iterable[Item], chunk: int
 ) -> Generator[Result, None, None]:
-    prepared = workforce.prepare(pickle.dumps(function))
+    prepared = backend.prepare(pickle.dumps(function))
     items = iter(items)
     handles: deque[Any] = deque()
     try:
         while batch := list(islice(items, chunk)):
-            handles.append(workforce.submit(prepared, pickle.dumps(batch)))
-            if len(handles) == WINDOW * workforce.cores:
-                yield from workforce.result(handles.popleft())
+            handles.append(backend.submit(prepared, pickle.dumps(batch)))
+            if len(handles) == WINDOW * backend.cores:
+                yield from backend.result(handles.popleft())
         while handles:
-            yield from workforce.result(handles.popleft())
+            yield from backend.result(handles.popleft())
     finally:
         for handle in handles:
-            workforce.cancel(handle)
+            backend.cancel(handle)

@@ -73,7 +73,7 @@ def worker_pool(workers: int, error: Callable[[str], Exception]) -> Iterator[Pro
     # Not "fork", which would copy locks that threads of Numba or torch have, without the threads that release them.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, begin_work)
-    with _silent_where_cancelled():
+    with _invalid_state_ignored():
         try:
             yield pool
         except BrokenProcessPool as broken:
@@ -99,18 +99,18 @@ def without_main_guard() -> str:
 
 
 @contextmanager
-def _silent_where_cancelled() -> Iterator[None]:
+def _invalid_state_ignored() -> Iterator[None]:
     """Silence InvalidStateError in the thread of the pool.
 
     Before Python 3.12.2, the thread raises it if a process ends after its work was cancelled.  This happens, for example,
     when SIGTERM is sent to all processes of a job.
     """
 
-    def complain(failure: threading.ExceptHookArgs) -> None:
+    def report(failure: threading.ExceptHookArgs) -> None:
         if failure.exc_type is not InvalidStateError:
             before(failure)
 
-    before, threading.excepthook = threading.excepthook, complain
+    before, threading.excepthook = threading.excepthook, report
     try:
         yield
     finally:
@@ -132,13 +132,13 @@ def _end_with(parent: BaseProcess) -> None:
     os._exit(1)
 
 
-def work(function: bytes, batch: bytes) -> list:
+def run_batch(function: bytes, batch: bytes) -> list:
     """Apply a pickled function to each item of a pickled batch; runs in a worker process."""
-    return list(map(_unpickled(function), pickle.loads(batch)))
+    return list(map(_load_function(function), pickle.loads(batch)))
 
 
 @lru_cache(maxsize=1)
-def _unpickled(function: bytes) -> Callable[[Any], Any]:
+def _load_function(function: bytes) -> Callable[[Any], Any]:
     return pickle.loads(function)
 
 

@@ -64,7 +64,7 @@ class DrawnEntity:
 
 
 @dataclass(frozen=True)
-class EntityLook:
+class EntityAppearance:
     """Properties that determine an entity's drawing and can change during a run.
 
     at: current centre of a moving entity.
@@ -95,7 +95,7 @@ class Aim(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NinjaLook:
+class NinjaPose:
     """Pose of the ninja after one frame.
 
     at: centre of the ninja.
@@ -112,7 +112,7 @@ class NinjaLook:
     tilt: float = 0.0
 
 
-def draw_entity(canvas: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def draw_entity(canvas: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     """Draw one entity with its current look."""
     _FIGURES[entity.kind](canvas, entity, look)
 
@@ -121,7 +121,7 @@ def draw_entity(canvas: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 # Entities
 
 
-def _mine(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _mine(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     """Draw an armed mine as a star, a dormant one as a small ring, an arming one as a disc."""
     if look.state == DORMANT:
         c.ring(entity.at, 4.0, 1.2, PALETTE.red)
@@ -134,7 +134,7 @@ def _mine(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
         c.ring(entity.at, ARMING_RADIUS, 1.3, PALETTE.red)
 
 
-def _evil_ninja(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _evil_ninja(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     """Draw a pale disc for a harmless evil ninja, a dark one for a deadly one, and a ring around an untouched spawner."""
     if look.state == UNTOUCHED:
         c.ring(entity.at, SPAWNER_RADIUS, 1.2, PALETTE.red)
@@ -148,14 +148,14 @@ def _star(centre: Point, points: int, outer: float, inner: float) -> list[Point]
     return [(x + radii[i % 2] * math.cos(a), y + radii[i % 2] * math.sin(a)) for i, a in enumerate(angles)]
 
 
-def _gold(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _gold(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     if look.active:
         x, y = entity.at
         c.box(entity.at, 4.6, PALETTE.gold, PALETTE.gold_edge, 1.2)
         c.box((x - 0.6, y - 0.6), 1.6, (250, 232, 150))
 
 
-def _exit(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _exit(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     """Draw a doorway: barred until its switch is touched, then open and blue."""
     c.box(entity.at, EXIT_RADIUS, PALETTE.steel, PALETTE.ink, 1.5, corner=3)
     if look.closed:
@@ -168,7 +168,7 @@ def _exit(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
         c.box(entity.at, 3.5, PALETTE.blue, corner=1)
 
 
-def _exit_switch(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _exit_switch(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     if look.active:
         c.box(entity.at, 7, PALETTE.pale, PALETTE.ink, 1.4, corner=2)
         c.box(entity.at, 3.6, PALETTE.blue, corner=1)
@@ -176,7 +176,7 @@ def _exit_switch(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
         c.box(entity.at, 7, None, PALETTE.muted, 1.2, corner=2)
 
 
-def _bar(c: Canvas, entity: DrawnEntity, look: EntityLook, colour: Colour) -> Callable[[float], Point]:
+def _bar(c: Canvas, entity: DrawnEntity, look: EntityAppearance, colour: Colour) -> Callable[[float], Point]:
     """Draw a door; return a function that maps a distance along the door from its centre to a position."""
     x, y = entity.at
     upright = entity.orientation % 4 == 0
@@ -192,13 +192,13 @@ def _bar(c: Canvas, entity: DrawnEntity, look: EntityLook, colour: Colour) -> Ca
     return along
 
 
-def _regular_door(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _regular_door(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     along = _bar(c, entity, look, PALETTE.ink)
     if look.closed:
         c.line((along(-8), along(8)), PALETTE.steel, 1.2)
 
 
-def _switched_door(c: Canvas, entity: DrawnEntity, look: EntityLook, colour: str) -> None:
+def _switched_door(c: Canvas, entity: DrawnEntity, look: EntityAppearance, colour: str) -> None:
     """Draw a door with a lock, and its switch in the same colour.  colour: name in ``Palette``."""
     paint = getattr(PALETTE, colour)
     _bar(c, entity, look, paint)
@@ -213,14 +213,14 @@ def _switched_door(c: Canvas, entity: DrawnEntity, look: EntityLook, colour: str
         c.box(entity.switch, 5, None, PALETTE.muted, 1.1, corner=1.5)
 
 
-def _launch_pad(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _launch_pad(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     angle = entity.orientation * math.pi / 4
     base = ((-3, -8), (0, -8), (3, -5), (3, 5), (0, 8), (-3, 8))
     c.polygon(turned(base, angle, entity.at), PALETTE.steel)
     c.polygon(turned(((1.4, -6.4), (3.2, -5), (3.2, 5), (1.4, 6.4)), angle, entity.at), PALETTE.amber)
 
 
-def _one_way(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _one_way(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     angle = entity.orientation * math.pi / 4
     half = ONE_WAY_HALF_LENGTH
     for t in (-8, 0, 8):
@@ -228,13 +228,13 @@ def _one_way(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     c.polygon(turned(((-2.4, -half), (0, -half), (0, half), (-2.4, half)), angle, entity.at), PALETTE.ink)
 
 
-def _drone(c: Canvas, entity: DrawnEntity, look: EntityLook, radius: float, eye: str) -> None:
+def _drone(c: Canvas, entity: DrawnEntity, look: EntityAppearance, radius: float, eye: str) -> None:
     c.disc(look.at, radius, PALETTE.ink)
     c.disc(look.at, radius - 1.3, PALETTE.cyan)
     c.disc(look.at, radius * 0.36, getattr(PALETTE, eye))
 
 
-def _floor_guard(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _floor_guard(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     """Draw a dome whose eye looks in the direction of motion: left, none or right for state -1, 0, 1."""
     (x, y), radius = look.at, GUARD_RADIUS
     angles = [math.pi * (i / 19 - 1) for i in range(20)]
@@ -243,12 +243,12 @@ def _floor_guard(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     c.box((x + 2 * look.state, y - 0.5), 1.8, PALETTE.red if look.state else PALETTE.cyan, corner=0.5)
 
 
-def _bounce_block(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _bounce_block(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     c.box(look.at, BLOCK_HALF, PALETTE.pale, PALETTE.ink, 1.4, corner=2)
     c.box(look.at, 5, None, PALETTE.muted, 1.0, corner=1.5)
 
 
-def _thwump(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _thwump(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     """Draw a block with one lethal face in a bright colour."""
     c.box(look.at, THWUMP_HALF, PALETTE.steel, PALETTE.ink, 1.4, corner=1)
     angle = {0: 0.0, 2: math.pi / 2, 4: math.pi}.get(entity.orientation, -math.pi / 2)
@@ -256,7 +256,7 @@ def _thwump(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     c.box(look.at, 2.2, PALETTE.ink, corner=0.8)
 
 
-def _shove_thwump(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _shove_thwump(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     """Draw a block with a lethal core; while it moves (states 2 and 3), only the core touches the ninja."""
     moving = look.state >= 2
     c.box(look.at, SHOVE_HALF, None if moving else (200, 224, 233), PALETTE.cyan, 2.0, corner=1)
@@ -264,32 +264,32 @@ def _shove_thwump(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     c.disc(look.at, 6.4, PALETTE.red if moving else PALETTE.cyan)
 
 
-def _boost_pad(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _boost_pad(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     x, y = entity.at
     c.ring(entity.at, BOOST_RADIUS, 1.4, PALETTE.ink)
     for t in (-2.2, 1.0):
         c.line(((x + t - 1, y - 2.4), (x + t + 1.2, y), (x + t - 1, y + 2.4)), PALETTE.green, 1.3)
 
 
-def _death_ball(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _death_ball(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     c.ring(look.at, BALL_BODY, 0.9, (21, 167, 189))
     c.disc(look.at, BALL_RADIUS, (21, 135, 160))
     c.disc(look.at, 1.8, PALETTE.pale)
 
 
-def _laser(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+def _laser(c: Canvas, entity: DrawnEntity, look: EntityAppearance) -> None:
     c.disc(look.at, EMITTER_RADIUS, PALETTE.ink)
     c.disc(look.at, 2.4, PALETTE.red)
 
 
-def _shooting_drone(c: Canvas, entity: DrawnEntity, look: EntityLook, eye: str) -> None:
+def _shooting_drone(c: Canvas, entity: DrawnEntity, look: EntityAppearance, eye: str) -> None:
     """Draw a drone with a square body; touching it is harmless."""
     c.box(look.at, ZAP_RADIUS, PALETTE.ink, corner=2)
     c.box(look.at, ZAP_RADIUS - 1.5, PALETTE.steel, corner=1.5)
     c.disc(look.at, 2.6, getattr(PALETTE, eye))
 
 
-def _turret(c: Canvas, entity: DrawnEntity, look: EntityLook, eye: str) -> None:
+def _turret(c: Canvas, entity: DrawnEntity, look: EntityAppearance, eye: str) -> None:
     c.disc(entity.at, 6.0, PALETTE.ink)
     c.disc(entity.at, 4.4, PALETTE.steel)
     c.disc(entity.at, 2.0, getattr(PALETTE, eye))
@@ -323,7 +323,7 @@ def _draw_crosshair(c: Canvas, at: Point, colour: Colour) -> None:
     c.disc(at, 1.2, colour)
 
 
-_FIGURES: dict[int, Callable[[Canvas, DrawnEntity, EntityLook], None]] = {
+_FIGURES: dict[int, Callable[[Canvas, DrawnEntity, EntityAppearance], None]] = {
     kinds.EXIT: _exit,
     kinds.ONE_WAY: _one_way,
     kinds.LAUNCH_PAD: _launch_pad,
@@ -393,7 +393,7 @@ _ARM = 3.5
 _TRUNK = 5.4
 
 
-def draw_ninja(canvas: Canvas, ninja: NinjaLook) -> None:
+def draw_ninja(canvas: Canvas, ninja: NinjaPose) -> None:
     """Draw the ninja as a figure with a headband, or as scattered pieces when it is dead."""
     if ninja.state in (DEAD, DYING):
         _draw_fallen(canvas, ninja.at)

@@ -1,6 +1,6 @@
 """Films of runs: H.264 in mp4 files.  Needs the extra ``video``.
 
-record("run.mp4", level, inputs, FilmLook(title="simple_004", category="simple", outcome="won"))
+record("run.mp4", level, inputs, FilmSettings(title="simple_004", category="simple", outcome="won"))
 """
 
 import itertools
@@ -16,7 +16,7 @@ from nppsim.io.files import replacing
 from nppsim.levels.level import Level
 from nppsim.physics.outcomes import DIED, NAMES
 from nppsim.pictures import render
-from nppsim.pictures.render import USUAL, FilmLook
+from nppsim.pictures.render import USUAL, FilmSettings
 from nppsim.simulate import Run, simulate
 
 CRF = 20  # quality of x264: 18 is visually lossless, 28 shows artefacts
@@ -26,7 +26,7 @@ SLOWER = 5  # slow-motion factor
 
 
 def record(
-    path: str | os.PathLike, level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run | None = None
+    path: str | os.PathLike, level: Level, inputs: np.ndarray, look: FilmSettings = USUAL, *, run: Run | None = None
 ) -> Path:
     """Film one episode in real time, repeat a death in slow motion, and return ``path``.
 

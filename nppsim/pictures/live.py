@@ -8,7 +8,7 @@ import numpy as np
 from nppsim.compile import LevelGeometry
 from nppsim.levels.level import Level
 from nppsim.pictures.canvas import PALETTE
-from nppsim.pictures.figures import NinjaLook
+from nppsim.pictures.figures import NinjaPose
 from nppsim.pictures.region import FILM_SIZE, fitting_pixels_per_tile, used_region, widened
 from nppsim.pictures.scene import Gait, RunPicture, Scene
 
@@ -51,7 +51,7 @@ class LivePicture:
             (self.size[1] - self._scene.height) // 2,
         )  # corner of the scene in the picture, px
         self._picture, self._geometry = RunPicture(self._scene, ground.copy()), geometry
-        self._gait, self._ninja, self._frame = Gait(), NinjaLook(level.spawn), 0
+        self._gait, self._ninja, self._frame = Gait(), NinjaPose(level.spawn), 0
         self._path = [level.spawn]  # px
 
     def follow(self, ninja: np.void, keys: int) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.levels.level import Level
-from nppsim.pictures.figures import NinjaLook
+from nppsim.pictures.figures import NinjaPose
 from nppsim.pictures.region import (
     RenderError,
     film_pixels_per_tile,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 __all__ = [
-    "FilmLook",
+    "FilmSettings",
     "RenderError",
     "contact_sheet",
     "draw_level",
@@ -48,19 +48,19 @@ __all__ = [
     "used_region",
 ]
 
-GHOST_OPACITY = 0.4
+SECOND_OPACITY = 0.4
 
 
 @dataclass(frozen=True, eq=False)
-class FilmLook:
+class FilmSettings:
     """Appearance of a film.
 
     fps: pictures per second, 1..60.
     scale: size of the picture; at scale 1 the picture fits into 1056 x 600 px.
     title, category: texts below the picture.
     outcome: "won", "died" or "timeout", shown at the end; None: the outcome of the simulation.
-    ghost: uint8[frames], inputs of another run of the level, shown as a pale ninja; None: no ghost.
-    ghost_name: name of the ghost's run in the text below the picture.
+    second: uint8[frames], inputs of a second run of the level, shown as a pale ninja; None: no second run.
+    second_name: name of the second run in the text below the picture.
     notes: one text per frame of the run, shown beside the pressed keys; empty for no texts.
     """
 
@@ -69,12 +69,12 @@ class FilmLook:
     title: str = ""
     category: str = ""
     outcome: str | None = None
-    ghost: np.ndarray | None = None
-    ghost_name: str = "ghost"
+    second: np.ndarray | None = None
+    second_name: str = "second run"
     notes: Sequence[str] = ()
 
 
-USUAL = FilmLook()
+USUAL = FilmSettings()
 
 
 def draw_level(level: Level, scale: float = 1.0, *, crop: bool = False, ninja: bool = True) -> "Image":
@@ -84,7 +84,7 @@ def draw_level(level: Level, scale: float = 1.0, *, crop: bool = False, ninja: b
     ninja: draw the ninja at the spawn.
     """
     scene = still_scene(level, scale, crop)
-    return scene.picture(scene.looks, NinjaLook(level.spawn) if ninja else None, scene.aims)
+    return scene.picture(scene.looks, NinjaPose(level.spawn) if ninja else None, scene.aims)
 
 
 def film_steps(num_frames: int, fps: int) -> list[int]:
@@ -98,7 +98,9 @@ def film_steps(num_frames: int, fps: int) -> list[int]:
     return [min(round(i * FRAMES_PER_SECOND / fps), num_frames) for i in range(count + 1)]
 
 
-def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run | None = None) -> Iterator[np.ndarray]:
+def frames(
+    level: Level, inputs: np.ndarray, look: FilmSettings = USUAL, *, run: Run | None = None
+) -> Iterator[np.ndarray]:
     """Yield the pictures of a film: uint8[H, W, 3], H and W even, one for each of ``film_steps``.
 
     The pictures show the reachable part of the stage.  The background is drawn once; each picture adds the ninja and
@@ -113,20 +115,22 @@ def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run
         raise RenderError(f"{len(look.notes)} notes for a run of {run.frames} frames; give one per frame, or none")
     region = widened(used_region(level, run.position))
     scene = Scene(level, film_pixels_per_tile(region, look.scale), region)
-    ghost, below = None, look.category
-    if look.ghost is not None:
-        other = simulate(level, look.ghost)
-        ghost = ninja_looks(level, other, look.ghost)
-        below = ", ".join(text for text in (below, f"ghost: {look.ghost_name}, {time_text(other.frames)}") if text)
+    second, below = None, look.category
+    if look.second is not None:
+        other = simulate(level, look.second)
+        second = ninja_looks(level, other, look.second)
+        below = ", ".join(
+            text for text in (below, f"second run: {look.second_name}, {time_text(other.frames)}") if text
+        )
     panel = FilmPanel(scene.width, look.scale, look.title, below)
     ninja, path = ninja_looks(level, run, inputs), path_of(level, run)
     shown = RunPicture(scene, scene.picture(scene.looks, None, movers=False))
     for step in film_steps(run.frames, look.fps):
         shown.update(scene.looks_at(run, step), path[: step + 1])
         picture = shown.draw(path[: step + 1], ninja[step], scene.aims_at(run, step))
-        if ghost is not None:
-            scene.add_ninja(picture, ghost[min(step, len(ghost) - 1)], GHOST_OPACITY)
-            scene.add_ninja(picture, ninja[step])  # in front of the ghost
+        if second is not None:
+            scene.add_ninja(picture, second[min(step, len(second) - 1)], SECOND_OPACITY)
+            scene.add_ninja(picture, ninja[step])  # in front of the second run
         keys, gold = (int(inputs[step - 1]), int(run.gold[step - 1])) if step else (0, 0)
         note = look.notes[max(step - 1, 0)] if look.notes else ""
         strip = panel.draw(step, gold, keys, (look.outcome or run.outcome) if step == run.frames else None, note)

@@ -25,8 +25,8 @@ from nppsim.pictures.figures import (
     REACH,
     Aim,
     DrawnEntity,
-    EntityLook,
-    NinjaLook,
+    EntityAppearance,
+    NinjaPose,
     draw_aim,
     draw_entity,
     draw_ninja,
@@ -46,14 +46,14 @@ from nppsim.simulate import Run, is_active, is_closed, own_state
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_STRIDE_PX = 5.2  # px that the ninja runs per radian of ``NinjaLook.stride``
+_STRIDE_PX = 5.2  # px that the ninja runs per radian of ``NinjaPose.stride``
 _RIM_PX = 1.1  # width of the dark edge of tiles, level px
 _BAND = 4  # rows of tiles that are drawn together; limits the size of the oversampled image
 _TRACE_PX = 2  # level px; half the width of the drawn path of the ninja, rounded up
 _BACKGROUND, _SOLID, _RIM = range(3)
 
 Area = tuple[float, float, float, float]  # left, top, right, bottom in level px
-Looks = Mapping[DrawnEntity, EntityLook]
+Looks = Mapping[DrawnEntity, EntityAppearance]
 
 _MOVING = (*kinds.MOVING, kinds.LASER)  # entity types whose drawing can move
 _AIM_PX = 64  # level px; maximum size of the boxes in which a slanting beam is drawn
@@ -114,7 +114,7 @@ class Scene:
         write_aims(movers, aiming, rows)
         return _aims(now["type"], np.stack([now["x"], now["y"]], axis=1), rows)
 
-    def looks_at(self, run: Run, frame: int) -> dict[DrawnEntity, EntityLook]:
+    def looks_at(self, run: Run, frame: int) -> dict[DrawnEntity, EntityAppearance]:
         """Return how each entity looks after ``frame`` frames of a run; frame 0 is its start."""
         if frame == 0:
             return self.looks
@@ -125,7 +125,7 @@ class Scene:
 
     def looks_now(
         self, geometry: LevelGeometry, entities: np.ndarray, movers: np.ndarray
-    ) -> dict[DrawnEntity, EntityLook]:
+    ) -> dict[DrawnEntity, EntityAppearance]:
         """Return how each entity looks in an environment's current state.
 
         geometry: compiled geometry of the level.
@@ -140,11 +140,11 @@ class Scene:
         numbered = np.stack([types, geometry.entity_number], axis=1)
         return self._looks(numbered, positions, entities["active"], state, entities["closed"])
 
-    def _looks(self, numbered: np.ndarray, *columns: np.ndarray) -> dict[DrawnEntity, EntityLook]:
+    def _looks(self, numbered: np.ndarray, *columns: np.ndarray) -> dict[DrawnEntity, EntityAppearance]:
         """Return how each entity looks, given the state of the simulated entities as arrays.
 
         numbered: int[E, 2], entity type and index within the type.
-        columns: positions (float[E, 2], px), then ``active``, ``state`` and ``closed`` as in ``EntityLook``, [E] each.
+        columns: positions (float[E, 2], px), then ``active``, ``state`` and ``closed`` as in ``EntityAppearance``, [E] each.
         """
         rows = dict(zip(map(tuple, numbered.tolist()), zip(*(c.tolist() for c in columns), strict=True), strict=True))
         looks = {}
@@ -156,11 +156,11 @@ class Scene:
             if entity.kind == kinds.EXIT:  # an exit without a switch is always closed
                 closed = entity.switch is None or rows[kinds.EXIT_SWITCH, entity.index][1]
             at = (x, y) if entity.kind in _MOVING else entity.at
-            looks[entity] = EntityLook(at, bool(active), state, bool(closed))
+            looks[entity] = EntityAppearance(at, bool(active), state, bool(closed))
         return looks
 
     def picture(
-        self, looks: Looks, ninja: NinjaLook | None, aims: Sequence[Aim] = (), *, movers: bool = True
+        self, looks: Looks, ninja: NinjaPose | None, aims: Sequence[Aim] = (), *, movers: bool = True
     ) -> "Image":
         """Draw the whole region with the given looks."""
         picture = needed("PIL.Image", "video").new("RGB", (self.width, self.height))
@@ -177,7 +177,7 @@ class Scene:
                 self._draw_over(picture, area, partial(draw_aim, aim=aim))
 
     def repaint(
-        self, picture: "Image", area: Area, looks: Looks, trace: np.ndarray, ninja: NinjaLook | None = None
+        self, picture: "Image", area: Area, looks: Looks, trace: np.ndarray, ninja: NinjaPose | None = None
     ) -> None:
         """Redraw the part of ``picture`` around ``area``, with the path ``trace`` (float[n, 2], px).
 
@@ -193,7 +193,7 @@ class Scene:
         box = (max(low[0], 0), max(low[1], 0), min(high[0], self.width), min(high[1], self.height))
         return box if box[0] < box[2] and box[1] < box[3] else None
 
-    def add_ninja(self, picture: "Image", look: NinjaLook, opacity: float = 1.0) -> None:
+    def add_ninja(self, picture: "Image", look: NinjaPose, opacity: float = 1.0) -> None:
         """Draw a ninja onto ``picture``."""
         self._draw_over(picture, around([look.at], NINJA_REACH), partial(draw_ninja, ninja=look), opacity)
 
@@ -226,7 +226,7 @@ class Scene:
         return Canvas(image, origin, k * OVERSAMPLE)
 
     def part(
-        self, box: Box, looks: Looks, trace: np.ndarray | Sequence, ninja: NinjaLook | None, *, movers: bool
+        self, box: Box, looks: Looks, trace: np.ndarray | Sequence, ninja: NinjaPose | None, *, movers: bool
     ) -> "Image":
         """Draw the part of the picture in ``box`` (output px)."""
         left, top, right, bottom = (OVERSAMPLE * v for v in box)
@@ -255,7 +255,7 @@ class RunPicture:
         self.scene, self.ground, self.looks = scene, ground, scene.looks
         self._drawn = 0  # index of the last point of the path in ``ground``
 
-    def update(self, looks: dict[DrawnEntity, EntityLook], path: np.ndarray) -> None:
+    def update(self, looks: dict[DrawnEntity, EntityAppearance], path: np.ndarray) -> None:
         """Set the current looks, and the path of the ninja so far (float[n, 2], px)."""
         for entity in self.scene.still:
             if looks[entity] != self.looks[entity]:
@@ -264,7 +264,7 @@ class RunPicture:
             self.scene.repaint(self.ground, around(path[self._drawn :], _TRACE_PX), looks, path)
         self.looks, self._drawn = looks, len(path) - 1
 
-    def draw(self, path: np.ndarray, ninja: NinjaLook, aims: Sequence[Aim]) -> "Image":
+    def draw(self, path: np.ndarray, ninja: NinjaPose, aims: Sequence[Aim]) -> "Image":
         """Return a new picture with the moving entities, the ninja and aims."""
         picture = self.ground.copy()
         for entity in self.scene.moving:
@@ -316,9 +316,9 @@ def level_entities(level: Level) -> list[DrawnEntity]:
     return sorted(entities, key=lambda e: (LAYER[e.kind], e.kind))
 
 
-def initial_look(entity: DrawnEntity) -> EntityLook:
+def initial_look(entity: DrawnEntity) -> EntityAppearance:
     """Return how an entity looks before the first frame."""
-    return EntityLook(
+    return EntityAppearance(
         entity.at,
         active=True,
         state=int(entity.kind == kinds.TOGGLE_MINE),
@@ -332,7 +332,7 @@ class Gait:
     def __init__(self) -> None:
         self.facing, self.stride, self.tilt = 1, 0.0, 0.0
 
-    def after(self, at: Point, state: int, speed: float, normal: Point | None, keys: int, frames: int = 1) -> NinjaLook:
+    def after(self, at: Point, state: int, speed: float, normal: Point | None, keys: int, frames: int = 1) -> NinjaPose:
         """Return the pose after ``frames`` more frames.
 
         at: centre of the ninja.
@@ -351,19 +351,19 @@ class Gait:
             self.tilt = 0.0 if state in (JUMPING, WALL_SLIDING) else 0.9**frames * self.tilt
         else:
             self.tilt = math.atan2(normal[1], normal[0]) + math.pi / 2
-        return NinjaLook(at, state, self.facing, self.stride, self.tilt)
+        return NinjaPose(at, state, self.facing, self.stride, self.tilt)
 
 
-def ninja_looks(level: Level, run: Run, inputs: np.ndarray) -> list[NinjaLook]:
+def ninja_looks(level: Level, run: Run, inputs: np.ndarray) -> list[NinjaPose]:
     """Return the poses of the ninja at the start and after each frame."""
-    looks, gait = [NinjaLook(level.spawn)], Gait()
+    looks, gait = [NinjaPose(level.spawn)], Gait()
     for i in range(run.frames):
         (x, y), normal = run.position[i].tolist(), None if run.airborne[i] else tuple(run.floor_normal[i].tolist())
         looks.append(gait.after((x, y), int(run.ninja_state[i]), float(run.velocity[i, 0]), normal, int(inputs[i])))
     return looks
 
 
-def touched(entity: DrawnEntity, look: EntityLook) -> Area:
+def touched(entity: DrawnEntity, look: EntityAppearance) -> Area:
     """Return the area that contains the drawing of an entity."""
     if entity.kind in _MOVING:
         return around([look.at], REACH)

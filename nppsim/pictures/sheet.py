@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nppsim.errors import needed
 from nppsim.levels.level import Level
 from nppsim.pictures.canvas import PALETTE
-from nppsim.pictures.figures import NinjaLook
+from nppsim.pictures.figures import NinjaPose
 from nppsim.pictures.region import TILE, RenderError, used_region
 from nppsim.pictures.scene import Scene
 from nppsim.pictures.texts import font, outcome_look, pen_on, wrapped
@@ -60,7 +60,7 @@ def contact_sheet(
         for column, i in enumerate(row):
             left = _GAP + column * (width + _GAP)
             scene = Scene(levels[i], ppt, regions[i])
-            picture = scene.picture(scene.looks, NinjaLook(levels[i].spawn), scene.aims)
+            picture = scene.picture(scene.looks, NinjaPose(levels[i].spawn), scene.aims)
             page.paste(PALETTE.tile, (left, top, left + width, top + height))
             page.paste(picture, (left + (width - picture.width) // 2, top + (height - picture.height) // 2))
             lines = [(text, PALETTE.text) for text in captions[i]]

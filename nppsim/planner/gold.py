@@ -3,7 +3,7 @@
 For gold, this is a local search over the order in which a run collects goals.
 
 Goals are pieces of gold and, on levels with one exit, the exit switch.  Each step changes the order of the best run so
-far: it adds, drops or moves goals.  A beam search then plays the new order from the first change to the exit (``tour``).
+far: it adds, drops or moves goals.  A beam search then plays the new order from the first change to the exit (``sequence``).
 Runs are compared by what they collect and how long they take, not by path lengths.
 """
 
@@ -16,6 +16,7 @@ from nppsim.bank import LevelBank
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.paths import MAX_PATH
+from nppsim.planner.goal_sequence import make_sequence, path_lengths, with_goals
 from nppsim.planner.kernels import PATH, SearchParams
 from nppsim.planner.order import Lengths, changed
 from nppsim.planner.search import (
@@ -29,7 +30,6 @@ from nppsim.planner.search import (
     verified,
 )
 from nppsim.planner.settings import ALL_GOLD, OBJECTIVES, SCORE, TIME, PlannerSettings
-from nppsim.planner.tour import make_tour, path_lengths, with_goals
 from nppsim.replays.score import GOLD_S, START_S
 from nppsim.simulate import play_on
 
@@ -120,7 +120,7 @@ class _RunSearch:
         self.frame_skip, self.min_hold = settings.frame_skip, settings.min_hold
         self.found_simulated, self.simulated, self.budget = found.simulated, 0, 0
         self.from_start = False  # True if the last beam of the objective "time" began at the start
-        self.tour = make_tour(bank)
+        self.sequence = make_sequence(bank)
         self._set_goals()
         self.failures = np.zeros(len(self.goals), np.int64)
         self._set_best(WinningRun(found.actions, found.inputs))
@@ -148,14 +148,14 @@ class _RunSearch:
         goals = goals[:0] if self.objective == TIME else goals
         xy = np.column_stack([world.entity["x"][goals], world.entity["y"][goals]])
         points = np.vstack([[float(ninja["x"]), float(ninja["y"])], xy])
-        tour = with_goals(self.tour, goals, np.zeros(len(goals)))
+        sequence = with_goals(self.sequence, goals, np.zeros(len(goals)))
         between = np.empty((len(goals) + 2, len(points)))
         for leg in range(len(goals)):
-            path_lengths(leg, states, world, tour, points, between[leg])
+            path_lengths(leg, states, world, sequence, points, between[leg])
         before = int(ninja["switch_taken"])
         for row, taken in ((len(goals), 1), (len(goals) + 1, before)):
             ninja["switch_taken"] = taken
-            path_lengths(len(goals), states, world, tour, points, between[row])
+            path_lengths(len(goals), states, world, sequence, points, between[row])
         reached = np.flatnonzero(between[: len(goals), 0] < MAX_PATH)
         between = between[np.append(reached, [len(goals), len(goals) + 1])].T[np.append(0, reached + 1)]
         self.goals = goals[reached]
@@ -203,8 +203,8 @@ class _RunSearch:
         before = self.best.inputs[: cut * self.frame_skip]
         rows, states = first_state(self.bank, self.start)
         play_on(states, self.bank.world, before)
-        tour = with_goals(self.tour, self.goals[order], self.lengths.legs(order)[1:])
-        search = Search(self.bank, self.frame_skip, rows[0], self.rng, params, PATH, tour)
+        sequence = with_goals(self.sequence, self.goals[order], self.lengths.legs(order)[1:])
+        search = Search(self.bank, self.frame_skip, rows[0], self.rng, params, PATH, sequence)
         decisions = -(-(most_frames - len(before)) // self.frame_skip)
         patience = None if self.objective == TIME else -(-PATIENCE // self.frame_skip)
         end = beam_search(search, decisions, self.left, patience=patience)
@@ -238,7 +238,7 @@ class _RunSearch:
             wanted = [goal for goal in self.lengths.full(order) if goal != failed]
 
     def _worthwhile(self) -> list[int]:
-        """Return the order of a tour of all goals, without gold whose estimated detour costs more than it is worth."""
+        """Return a short order of all goals, without gold whose estimated detour costs more than it is worth."""
         order = self.lengths.full(self.lengths.shortest(self.lengths.full([*self.gold])))
         while len(order) > 1:
             saved = np.where(np.isin(order, self.gold), self.lengths.savings(order), -np.inf)
@@ -318,7 +318,7 @@ class _RunSearch:
         return [g for i, g in enumerate(self.order) if not first <= i < end or g not in self.gold], None
 
     def _reorder(self) -> tuple[list[int], int | None]:
-        """Change the order at random, to the shortest of several tours."""
+        """Change the order at random, to the shortest of several orders."""
         order = self.lengths.full(self.order)
         if len(order) < 2:
             return self.order, None

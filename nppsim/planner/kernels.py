@@ -13,9 +13,9 @@ from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.paths import NODES_Y, SPACING, nearest_node, waypoint
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.physics.tick import start, tick
-from nppsim.planner.tour import field_of, leg_of, mix
+from nppsim.planner.goal_sequence import field_of, leg_of, mix
 
-# Scores, in px; lower is better.  ROUTE: distance to a recorded route.  PATH: remaining path along a tour to the exit.
+# Scores, in px; lower is better.  ROUTE: distance to a recorded route.  PATH: remaining path along a sequence to the exit.
 ROUTE, PATH = range(2)
 LOST = 1e12  # score of a child that is dead, has no path, finishes before its goals, or is excluded by ``min_hold``
 WIN = -1.0  # score of a child that finishes the level; all others are at least 0
@@ -42,7 +42,7 @@ OFF_PHASE = 60.0  # px, penalty if the exit switch is collected in the state but
 #   time_cost: px per frame, penalty for later states in the best-first search.
 SearchParams = namedtuple("SearchParams", "width noise fill momentum min_hold time_cost", defaults=[0.0])
 # Arrays with one value per child: scores, hashes of cells, numbers of regions, numbers of simulated frames, and legs
-# (``tour.leg_of``).
+# (``sequence.leg_of``).
 Children = namedtuple("Children", "scores cells regions frames legs")
 # Open states of a best-first search.
 #   scores, slots: float64[n] and int64[n]; the first ``count`` entries are a binary heap, the other slots are free.
@@ -55,14 +55,14 @@ Tree = namedtuple("Tree", "parents actions count")
 
 @allocating_entry
 def expand(
-    states, children, words_from, words_to, last_action, lasted, frame_skip, world, tour, mode, target, params, random,
+    states, children, words_from, words_to, last_action, lasted, frame_skip, world, sequence, mode, target, params, random,
     visits, out
 ):  # fmt: skip
     """Simulate all six actions from each of the first ``count = len(last_action)`` states.
 
     states, children: ``decision.State``; words_from, words_to: their bytes, as uint64[n, w].
     last_action, lasted: int64[count], the action that led to a state, and its duration in decisions so far.
-    tour: ``Tour``, goals to collect before the exit, for PATH.
+    sequence: ``GoalSequence``, goals to collect before the exit, for PATH.
     mode: ROUTE or PATH.  target: float64[5], for ROUTE the state to reach: x, y, vx, vy, 1 if the switch is collected.
     random: float64[6 * count], uniform in [0, 1).
     visits: int32[NUM_REGIONS], number of visits per region; increased by 6 for a state whose children are all dead.
@@ -85,25 +85,25 @@ def expand(
             if ninja["state"] == DEAD:
                 continue
             alive = True
-            leg = out.legs[c] = leg_of(entities, tour)
+            leg = out.legs[c] = leg_of(entities, sequence)
             if ninja["state"] == CELEBRATING:
-                out.scores[c] = WIN if leg == len(tour.goals) else LOST
+                out.scores[c] = WIN if leg == len(sequence.goals) else LOST
                 continue
             out.cells[c] = _cell_of_child(
                 ninja, entities, movers, world, frame_skip, params, a, last_action[i], lasted[i]
             )
-            out.regions[c] = _region_of_tour(ninja, entities, world, tour)
-            if len(tour.goals) > 0:
+            out.regions[c] = _region_of_sequence(ninja, entities, world, sequence)
+            if len(sequence.goals) > 0:
                 out.cells[c] = mix(mix(out.cells[c], leg), np.int64(ninja["gold"]))
             if mode == ROUTE:
                 out.scores[c] = _distance_to(ninja, target)
                 continue
-            out.scores[c] = _path_score(leg, ninja, entities, world, tour, params, random[c])
+            out.scores[c] = _path_score(leg, ninja, entities, world, sequence, params, random[c])
             out.scores[c] += params.fill * visits[out.regions[c]]
             if a != last_action[i]:
                 out.scores[c] += CHANGE_COST
         if not alive:
-            visits[_region_of_tour(states.ninja[i], states.entities[i], world, tour)] += NUM_ACTIONS
+            visits[_region_of_sequence(states.ninja[i], states.entities[i], world, sequence)] += NUM_ACTIONS
     return simulated
 
 
@@ -128,19 +128,19 @@ def _cell_of_child(ninja, entities, movers, world, frame_skip, params, action, l
 
 
 @allocating
-def _path_score(leg, ninja, entities, world, tour, params, random):
+def _path_score(leg, ninja, entities, world, sequence, params, random):
     """Remaining path in px, minus a bonus for the speed along it, plus noise; LOST without a path."""
-    row, phase = field_of(leg, ninja, entities, world, tour)
-    length, node = nearest_node(tour.distance[row, phase], ninja["x"], ninja["y"])
+    row, phase = field_of(leg, ninja, entities, world, sequence)
+    length, node = nearest_node(sequence.distance[row, phase], ninja["x"], ninja["y"])
     if node < 0:
         return LOST
     if params.momentum > 0.0:
-        length = max(length - params.momentum * _speed_along(ninja, node, tour.next_step[row, phase]), 0.0)
-    return length + tour.lengths[leg] + params.noise * random
+        length = max(length - params.momentum * _speed_along(ninja, node, sequence.next_step[row, phase]), 0.0)
+    return length + sequence.lengths[leg] + params.noise * random
 
 
 @allocating_entry
-def best_first(open_states, child, open_words, child_words, queue, tree, visited, visits, world, tour, frame_skip,
+def best_first(open_states, child, open_words, child_words, queue, tree, visited, visits, world, sequence, frame_skip,
                max_frame, params, random):  # fmt: skip
     """Expand the best open states; return (number of simulated frames, winning action or -1, its parent, its frames).
 
@@ -181,7 +181,7 @@ def best_first(open_states, child, open_words, child_words, queue, tree, visited
             found = _cell_of_child(ninja, entities, movers, world, frame_skip, params, a, last_action, lasted)
             if not _is_new(visited, found):
                 continue
-            score = _path_score(0, ninja, entities, world, tour, params, random[expansion, a])
+            score = _path_score(0, ninja, entities, world, sequence, params, random[expansion, a])
             if score >= LOST:
                 continue
             score += params.fill * visits[region(ninja, entities, world)]
@@ -276,10 +276,10 @@ def _speed_along(ninja, node, next_step):
 
 
 @kernel
-def _region_of_tour(ninja, entities, world, tour):
+def _region_of_sequence(ninja, entities, world, sequence):
     """Region of a state; it depends on the next goal, if there are goals."""
     found = region(ninja, entities, world)
-    return found if len(tour.goals) == 0 else mix(found, leg_of(entities, tour)) & (NUM_REGIONS - 1)
+    return found if len(sequence.goals) == 0 else mix(found, leg_of(entities, sequence)) & (NUM_REGIONS - 1)
 
 
 @entry

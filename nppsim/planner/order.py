@@ -1,4 +1,4 @@
-"""Order in which a run collects its goals: shortest tours by cheapest insertion, moves and reversals.
+"""Order in which a run collects its goals: short paths through all of them by cheapest insertion, moves and reversals.
 
 An order is a list of goals, numbered from 0.  ``Lengths`` has the path lengths between them.
 """
@@ -35,7 +35,7 @@ class Lengths:
         return self.between[self.ends(order)]
 
     def total(self, order: list[int]) -> float:
-        """Return the length of a tour."""
+        """Return the length of the path through goals in this order."""
         return float(self.legs(order).sum())
 
     def cheapest(self, order: list[int], goals: list[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import State, make_states
 from nppsim.physics.state import CELEBRATING, DEAD
+from nppsim.planner.goal_sequence import GoalSequence, make_sequence
 from nppsim.planner.kernels import (
     LOST,
     NUM_REGIONS,
@@ -30,7 +31,6 @@ from nppsim.planner.kernels import (
     expand,
     rehash,
 )
-from nppsim.planner.tour import Tour, make_tour
 from nppsim.simulate import play_on
 
 # The best-first search stores this many open states or bytes at most, and drops the worse half if there are more.
@@ -167,9 +167,9 @@ class Search:
     bank: LevelBank that contains only the level.
     first_row: bytes of the state at which the search begins (``first_state``).
     mode: kind of score, ``kernels.PATH`` or ``ROUTE``.
-    tour: goals to collect before the exit; None: none.
+    sequence: goals to collect before the exit; None: none.
     simulated: number of simulated frames so far.
-    leg: furthest leg of the tour that ``beam_search`` has reached.
+    leg: furthest leg of the sequence that ``beam_search`` has reached.
     won: the run that wins, after ``expand`` has found one; None before.
     """
 
@@ -181,13 +181,13 @@ class Search:
         rng: np.random.Generator,
         params: SearchParams,
         mode: int = PATH,
-        tour: Tour | None = None,
+        sequence: GoalSequence | None = None,
     ):
         self.bank, self.frame_skip, self.rng, self.params, self.mode = bank, frame_skip, rng, params, mode
         n = params.width * NUM_ACTIONS
         self.rows, self.states = make_states(params.width, bank)
         self.child_rows, self.children = make_states(n, bank)
-        self.tour = make_tour(bank) if tour is None else tour
+        self.sequence = make_sequence(bank) if sequence is None else sequence
         integers = (np.empty(n, np.int64) for _ in range(4))
         self.out = Children(np.empty(n), *integers)
         self.visits = np.zeros(NUM_REGIONS, np.int32)
@@ -210,7 +210,7 @@ class Search:
         with np.errstate(over="ignore"):  # hashes overflow, which numpy reports if kernels run uncompiled
             self.simulated += expand(
                 self.states, self.children, self.rows.view(np.uint64), self.child_rows.view(np.uint64), last_action,
-                durations, self.frame_skip, self.bank.world, self.tour, self.mode, target, self.params,
+                durations, self.frame_skip, self.bank.world, self.sequence, self.mode, target, self.params,
                 self.rng.random(n), self.visits, self.out,
             )  # fmt: skip
         scores = self.out.scores[:n]
@@ -308,7 +308,7 @@ class BestFirst:
         max_frame: int,
     ):
         self.bank, self.frame_skip, self.rng, self.params, self.max_frame = bank, frame_skip, rng, params, max_frame
-        self.tour = make_tour(bank)
+        self.sequence = make_sequence(bank)
         capacity = min(OPEN_STATES, OPEN_BYTES // len(first_row))
         rows, self._open = make_states(capacity, bank)
         child_rows, self._child = make_states(2, bank)
@@ -339,7 +339,7 @@ class BestFirst:
             with np.errstate(over="ignore"):  # hashes overflow, which numpy reports if kernels run uncompiled
                 simulated, action, node, frames = best_first(
                     self._open, self._child, self._words, self._child_words, self._queue, self._tree, self._visited,
-                    self._visits, self.bank.world, self.tour, self.frame_skip, self.max_frame, self.params,
+                    self._visits, self.bank.world, self.sequence, self.frame_skip, self.max_frame, self.params,
                     self.rng.random((expansions, NUM_ACTIONS)),
                 )  # fmt: skip
             self.simulated += simulated

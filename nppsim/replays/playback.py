@@ -24,7 +24,7 @@ _ENDING = {NAMES[WON]: FINISHED, NAMES[DIED]: NAMES[DIED], UNFINISHED: RAN_OUT}
 
 
 @dataclass(frozen=True)
-class Playback:
+class PlaybackResult:
     """Outcome of playing one replay.
 
     file: path; for a replay of a set, followed by "#" and its index.
@@ -50,8 +50,8 @@ class Playback:
     rules: dict[str, bool] = field(default_factory=dict)
 
 
-def play_back(replay: Replay, file: str = "") -> Playback:
-    """Play one replay.  file: value of ``Playback.file``; "" to use the name of the replay."""
+def play_back(replay: Replay, file: str = "") -> PlaybackResult:
+    """Play one replay.  file: value of ``PlaybackResult.file``; "" to use the name of the replay."""
     run = simulate(replay.level, replay.inputs)
     ending = _ENDING[run.outcome]
     warnings = list(replay.warnings or replay.level.warnings)
@@ -62,7 +62,7 @@ def play_back(replay: Replay, file: str = "") -> Playback:
         warnings.append(f"the file states that the level was {'' if replay.success else 'not '}finished")
     rules = {name: agrees(replay, rules) for name, rules in variants(replay.level.records[:, TYPE].tolist()).items()}
     gold = int(run.gold[-1])
-    return Playback(
+    return PlaybackResult(
         file or replay.name,
         ending,
         run.frames,
@@ -124,7 +124,7 @@ def read_file(file: Path) -> Iterator[Replay]:
         yield Replay.load(file)
 
 
-def play_files(files: Iterable[Path]) -> Iterator[Playback]:
+def play_files(files: Iterable[Path]) -> Iterator[PlaybackResult]:
     """Play replay files, and all replays of replay sets (``*.h5``).  Unreadable files have the ending UNREADABLE."""
     for file in files:
         try:
@@ -138,7 +138,7 @@ def play_files(files: Iterable[Path]) -> Iterator[Playback]:
             yield _unreadable(str(file), error)
 
 
-def _play(load: Callable[[], Replay], file: str) -> Playback:
+def _play(load: Callable[[], Replay], file: str) -> PlaybackResult:
     try:
         replay = load()
     except ReplayError as error:
@@ -146,11 +146,11 @@ def _play(load: Callable[[], Replay], file: str) -> Playback:
     return play_back(replay, file)
 
 
-def _unreadable(file: str, error: ReplayError) -> Playback:
-    return Playback(file, UNREADABLE, 0, 0, 0, 0.0, None, (str(error),))
+def _unreadable(file: str, error: ReplayError) -> PlaybackResult:
+    return PlaybackResult(file, UNREADABLE, 0, 0, 0, 0.0, None, (str(error),))
 
 
-def lines(playbacks: Iterable[Playback]) -> Iterator[str]:
+def lines(playbacks: Iterable[PlaybackResult]) -> Iterator[str]:
     """Yield one line per playback, lines with its warnings and rule variants, and finally the counts of endings.
 
     Column widths are fixed, so that each line is printed as soon as its replay was played.

@@ -1,4 +1,4 @@
-"""Twin of ``foresight``: simulates every branch from the current state, frame by frame."""
+"""Reference implementation of ``foresight``: simulates every branch from the current state, frame by frame."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ from nppsim.levels import kinds
 from nppsim.observe import layout
 from nppsim.observe.reach import find_near
 from nppsim.physics.state import CELEBRATING, DEAD
-from nppsim.shadow.geometry import StateTwin
-from nppsim.shadow.level_twin import LevelTwin
-from nppsim.shadow.playback import Playback, Rows
+from nppsim.shadow.geometry import ReferenceState
+from nppsim.shadow.reference_level import ReferenceLevel
+from nppsim.shadow.state_simulator import Rows, StateSimulator
 
 HORIZON = 40  # frames
 PROGRESS_LIMIT = 300.0  # px
@@ -22,14 +22,14 @@ DEAD_END = 0.0125
 
 
 def foresight(
-    twin: LevelTwin,
+    reference: ReferenceLevel,
     rows: Rows,
-    playback: Playback,
+    playback: StateSimulator,
     frame_skip: int,
 ) -> np.ndarray:
     """Return float32[6, 4, 11] (action, continuation, component).
 
-    twin: data of the level.
+    reference: data of the level.
     rows: state of the environment; not changed.
     playback: plays the branches.
     frame_skip: frames per decision.
@@ -37,7 +37,7 @@ def foresight(
     out = np.zeros(layout.SPECS["foresight"].shape, np.float32)
     if rows[0]["state"] in ENDED:
         return out
-    now = twin.state_twin(*rows[:3])
+    now = reference.state_of(*rows[:3])
     near = _near(rows, playback.world)
     death = layout.slots(layout.SPECS["foresight"].components).death
     for action, keys in enumerate(ACTION_INPUT.tolist()):
@@ -47,7 +47,7 @@ def foresight(
             inputs = [keys] * frame_skip + [keys_after] * (HORIZON - frame_skip)
             playback.load(rows)
             frames = playback.play(inputs)
-            out[action, number] = _reported(twin, now, twin.state_twin(*playback.rows[:3]), frames)
+            out[action, number] = _reported(reference, now, reference.state_of(*playback.rows[:3]), frames)
             ninja, entities, movers, trail = playback.rows
             ends.append((ninja.copy(), entities.copy(), movers.copy(), trail.copy()))
         if not _has_escape(playback, ends, near):
@@ -67,7 +67,7 @@ def _near(rows: Rows, world: World) -> np.ndarray:
     return np.flatnonzero(near | (movers["type"] == kinds.LASER))
 
 
-def _has_escape(playback: Playback, ends: list[Rows], movers: np.ndarray) -> bool:
+def _has_escape(playback: StateSimulator, ends: list[Rows], movers: np.ndarray) -> bool:
     """Return True if a branch ends alive on a surface, or if the ninja escapes from the first end alive in the air."""
     alive = [end for end in ends if end[0]["state"] != DEAD]
     if any(end[0]["state"] == CELEBRATING or not end[0]["airborne"] for end in alive):
@@ -75,7 +75,7 @@ def _has_escape(playback: Playback, ends: list[Rows], movers: np.ndarray) -> boo
     return bool(alive) and any(_escapes(playback, alive[0], movers, inputs) for inputs in ESCAPES)
 
 
-def _escapes(playback: Playback, end: Rows, movers: np.ndarray, inputs: tuple[int, int]) -> bool:
+def _escapes(playback: StateSimulator, end: Rows, movers: np.ndarray, inputs: tuple[int, int]) -> bool:
     """Return True if the ninja survives with these inputs until it touches a surface, wins, or ESCAPE_FRAMES pass.
 
     The jump key counts as released at the start. movers: indices of the movers that are simulated.
@@ -95,8 +95,8 @@ def _turned(keys: int) -> int:
     return keys & JUMP | (LEFT if keys & RIGHT else RIGHT if keys & LEFT else 0)
 
 
-def _reported(twin: LevelTwin, now: StateTwin, then: StateTwin, frames: int) -> list[float]:
-    fields, before, after = twin.path_fields(now), now.ninja, then.ninja
+def _reported(reference: ReferenceLevel, now: ReferenceState, then: ReferenceState, frames: int) -> list[float]:
+    fields, before, after = reference.path_fields(now), now.ninja, then.ninja
     left = [
         (fields.to_exit if ninja["switch_taken"] else fields.to_switch).path(ninja["x"], ninja["y"])[0]
         for ninja in (before, after)
@@ -113,6 +113,6 @@ def _reported(twin: LevelTwin, now: StateTwin, then: StateTwin, frames: int) -> 
         "airborne": after["airborne"],
         "switch": after["switch_taken"] - before["switch_taken"],
         "gold": after["gold"] - before["gold"],
-        "doors": sum(now.states[e.index].closed != then.states[e.index].closed for e in twin.doors),
+        "doors": sum(now.states[e.index].closed != then.states[e.index].closed for e in reference.doors),
     }
     return [values[name] for name in layout.SPECS["foresight"].components]

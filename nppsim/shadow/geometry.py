@@ -130,7 +130,7 @@ ORIENTATIONS = ((1, 0), (_Q, _Q), (0, 1), (-_Q, _Q), (-1, 0), (-_Q, -_Q), (0, -1
 
 
 @dataclass
-class EntityTwin:
+class ReferenceEntity:
     """One entity of a level in its initial state.
 
     x, y: position, px; for a door with a switch, that of the switch.
@@ -158,17 +158,17 @@ def clamped_cell(x: float, y: float) -> tuple[int, int]:
     return min(max(math.floor(x / TILE), 0), CELLS_X - 1), min(max(math.floor(y / TILE), 0), CELLS_Y - 1)
 
 
-def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
+def entities(level: Level, completions: bool = True) -> list[ReferenceEntity]:
     """Return the entities of a level in type order; each exit is followed by its switch.
 
     A switch that is missing in the file is inactive at (0, 0).  completions: include the types that the
     reference simulator leaves out (``kinds.COMPLETIONS``).
     """
     records = [tuple(int(v) for v in r) for r in level.records]
-    found: list[EntityTwin] = []
+    found: list[ReferenceEntity] = []
 
     def add(kind: int, x: int, y: int, **more: Any) -> None:
-        found.append(EntityTwin(kind, float(POSITION_UNIT * x), float(POSITION_UNIT * y), len(found), **more))
+        found.append(ReferenceEntity(kind, float(POSITION_UNIT * x), float(POSITION_UNIT * y), len(found), **more))
 
     def add_switched(kind: int, switch: int, **more: Any) -> None:
         x, y = records[switch][1:3] if switch < len(records) else (0, 0)
@@ -205,7 +205,7 @@ EntityState: Any = namedtuple("EntityState", ENTITY_DTYPE.names or ())  # type: 
 MoverState: Any = namedtuple("MoverState", MOVER_DTYPE.names or ())  # type: ignore[misc]
 
 
-class StateTwin(NamedTuple):
+class ReferenceState(NamedTuple):
     """State of one environment."""
 
     ninja: dict[str, Any]  # fields of NINJA_DTYPE
@@ -213,13 +213,13 @@ class StateTwin(NamedTuple):
     movers: dict[int, Any]  # index of the entity -> MoverState
 
 
-def position(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
+def position(entity: ReferenceEntity, now: ReferenceState) -> tuple[float, float]:
     """Return (x, y) of an entity, px; for a door with a switch, those of the switch."""
     at = now.movers.get(entity.index) or entity
     return at.x, at.y
 
 
-def velocity(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
+def velocity(entity: ReferenceEntity, now: ReferenceState) -> tuple[float, float]:
     """Return the velocity (x, y) of an entity, px per frame; 0 for beams and crosshairs."""
     if entity.kind not in (*kinds.MOVING, kinds.ROCKET_TURRET):
         return 0.0, 0.0

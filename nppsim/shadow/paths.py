@@ -1,4 +1,4 @@
-"""Twin of ``nppsim.paths``: Dijkstra's algorithm with a heap on the lattice of 12 px, for any state of doors and exits.
+"""Reference implementation of ``nppsim.paths``: Dijkstra's algorithm with a heap, for any state of doors and exits.
 
 ``docs/observations.md``, reachability_features, defines the paths.  Arrays are [column, row] of the lattice.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
-from nppsim.shadow.geometry import EntityTwin, solid, stage, surfaces
+from nppsim.shadow.geometry import ReferenceEntity, solid, stage, surfaces
 
 COLUMNS, ROWS = 89, 51  # lattice points
 SPACING = 12  # px between lattice points
@@ -148,7 +148,7 @@ def _free_samples(level: Level, leniency: int) -> np.ndarray:
     return samples[3:-3, 3:-3]
 
 
-def _barred(one_ways: Iterable[EntityTwin]) -> np.ndarray:
+def _barred(one_ways: Iterable[ReferenceEntity]) -> np.ndarray:
     """Return True for steps from the front of a one-way to its back: bool[8, 89, 51]."""
     barred = np.zeros((8, COLUMNS, ROWS), bool)
     px, py = SPACING * np.arange(COLUMNS)[:, None], SPACING * np.arange(ROWS)[None, :]
@@ -163,7 +163,7 @@ def _barred(one_ways: Iterable[EntityTwin]) -> np.ndarray:
     return barred
 
 
-def lattice(level: Level, listed: list[EntityTwin], leniency: int = 0) -> Lattice:
+def lattice(level: Level, listed: list[ReferenceEntity], leniency: int = 0) -> Lattice:
     """Return the lattice with all doors open.
 
     leniency: 0: solid parts of tiles and the fronts of one-ways block.  1: surfaces of tiles and the fronts of one-ways
@@ -180,7 +180,7 @@ def lattice(level: Level, listed: list[EntityTwin], leniency: int = 0) -> Lattic
     return Lattice(samples, price, right, down, _barred(one_ways))
 
 
-def with_doors(open_: Lattice, doors: Iterable[EntityTwin]) -> Lattice:
+def with_doors(open_: Lattice, doors: Iterable[ReferenceEntity]) -> Lattice:
     """Return the lattice with these doors closed.  Each door's effect is computed as if the others were open."""
     price, right, down = open_.price.copy(), open_.right.copy(), open_.down.copy()
     for e in doors:
@@ -327,7 +327,7 @@ def first_path(field: Field, point: Point) -> Iterator[tuple[Point, int]]:
             return
 
 
-def _on_path(field: Field, x: float, y: float, door: EntityTwin) -> bool:
+def _on_path(field: Field, x: float, y: float, door: ReferenceEntity) -> bool:
     """Return True if the path from (x, y) crosses a door."""
     _, point = field.nearest(x, y)
     x1, y1, x2, y2 = door.door
@@ -342,7 +342,7 @@ def _on_path(field: Field, x: float, y: float, door: EntityTwin) -> bool:
     return any(not shut[number][p] for p, number in near)
 
 
-def _to_switches(field: Field, unlocked: Field, closed: list[EntityTwin]) -> Field:
+def _to_switches(field: Field, unlocked: Field, closed: list[ReferenceEntity]) -> Field:
     """Extend a field to points that closed doors separate from its goals.
 
     From such a point, the path leads to the switch of a closed locked door that blocks it, and continues from this
@@ -382,7 +382,11 @@ def _straight_to(lattice: Lattice, goals: Iterable[Goal]) -> Field:
 
 
 def field(
-    open_: Lattice, doors: list[EntityTwin], closed: list[EntityTwin], goals: tuple[Goal, ...], needed: tuple[int, ...]
+    open_: Lattice,
+    doors: list[ReferenceEntity],
+    closed: list[ReferenceEntity],
+    goals: tuple[Goal, ...],
+    needed: tuple[int, ...],
 ) -> tuple[Field, Field]:
     """Return two fields of paths to ``goals``: with ``closed`` doors shut, and with only the trap doors among them shut.
 
@@ -406,13 +410,13 @@ def field(
     return _to_switches(extended, unlocked, closed), unlocked
 
 
-def _closing(doors: list[EntityTwin], closed: list[EntityTwin]) -> list[EntityTwin]:
+def _closing(doors: list[ReferenceEntity], closed: list[ReferenceEntity]) -> list[ReferenceEntity]:
     """Return the trap doors whose switches have not been touched."""
     return [e for e in doors if e.kind == kinds.TRAP_DOOR and e.active and e not in closed]
 
 
 @dataclass(eq=False)
-class PathFields:
+class ReferenceFields:
     """Fields of a level for one state of its doors and exits.
 
     to_switch: paths via an exit switch to its exit.
@@ -450,8 +454,8 @@ class PathFields:
 
 
 def path_fields(
-    open_: Lattice, listed: list[EntityTwin], closed: Iterable[int], opened: Iterable[int] = ()
-) -> PathFields:
+    open_: Lattice, listed: list[ReferenceEntity], closed: Iterable[int], opened: Iterable[int] = ()
+) -> ReferenceFields:
     """Return the path fields of a level.
 
     open_: lattice with all doors open.
@@ -473,4 +477,4 @@ def path_fields(
     opened = set(opened) or {e.index for e in exits}
     to_exit, _ = field_to(tuple((e.x, e.y, EXIT_REACH, 0) for e in exits if e.index in opened), ())
     to_switch, _ = field_to(tuple(switches), tuple(sorted(needed)))
-    return PathFields(to_switch, to_exit, min((goal[3] for goal in switches), default=None))
+    return ReferenceFields(to_switch, to_exit, min((goal[3] for goal in switches), default=None))

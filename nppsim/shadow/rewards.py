@@ -1,4 +1,4 @@
-"""Twin of the rewards of an episode, computed decision by decision from the states after each frame."""
+"""Reference implementation of the rewards of an episode, computed decision by decision from the states after each frame."""
 
 import math
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from nppsim.reward import (
     RewardConfig,
     Terms,
 )
-from nppsim.shadow.geometry import StateTwin, clamped_cell, position
-from nppsim.shadow.level_twin import LevelTwin
+from nppsim.shadow.geometry import ReferenceState, clamped_cell, position
+from nppsim.shadow.reference_level import ReferenceLevel
 
 # Cells and square blocks of cells as (size, column, row), in the order of the simulator's ``visited``.
 BLOCK_SIZES = (1, 4, 8, 16)
@@ -38,12 +38,12 @@ def sum_in_order(values: Sequence[float]) -> float:
     return result
 
 
-class Ledger:
+class EpisodeRewards:
     """The rewards of one running episode.
 
     config, gamma: see BatchSimulator.
-    twin: data of the level.
-    now: state of the environment when the ledger is created.
+    reference: data of the level.
+    now: state of the environment at creation.
 
     Attributes:
     potential: phi of the current state.
@@ -55,9 +55,9 @@ class Ledger:
     terms: sums of ``reward.TERMS``.
     """
 
-    def __init__(self, config: RewardConfig, gamma: float, twin: LevelTwin, now: StateTwin):
-        self.config, self.gamma, self.twin = config, gamma, twin
-        self.path_start = twin.path_start
+    def __init__(self, config: RewardConfig, gamma: float, reference: ReferenceLevel, now: ReferenceState):
+        self.config, self.gamma, self.reference = config, gamma, reference
+        self.path_start = reference.path_start
         self.taken, self.frame = bool(now.ninja["switch_taken"]), now.ninja["frame"]
         self.best = self._straight(now)
         self.given: set[bool] = set()
@@ -84,30 +84,30 @@ class Ledger:
         return np.array([block in self.visited for block in BLOCKS[:size]], np.uint8)
 
     @staticmethod
-    def _blocks(now: StateTwin) -> list[tuple[int, int, int]]:
+    def _blocks(now: ReferenceState) -> list[tuple[int, int, int]]:
         cx, cy = clamped_cell(now.ninja["x"], now.ninja["y"])
         return [(size, cx // size, cy // size) for size in BLOCK_SIZES]
 
-    def _straight(self, now: StateTwin) -> float:
+    def _straight(self, now: ReferenceState) -> float:
         """Return the straight-line distance to the nearest objective, px, at most the stage diagonal."""
         if now.ninja["switch_taken"]:
-            goals = [e for e in self.twin.exits if now.states[e.index].clock]
+            goals = [e for e in self.reference.exits if now.states[e.index].clock]
         else:
-            goals = [e for e in self.twin.listed if e.kind == kinds.EXIT_SWITCH]
+            goals = [e for e in self.reference.listed if e.kind == kinds.EXIT_SWITCH]
         offsets = [(x - now.ninja["x"], y - now.ninja["y"]) for x, y in (position(e, now) for e in goals)]
         # Rounded as in the kernels, unlike ``math.hypot``.
         return min([math.sqrt(dx * dx + dy * dy) for dx, dy in offsets] + [STAGE_DIAGONAL])
 
-    def _potential(self, now: StateTwin) -> float:
+    def _potential(self, now: ReferenceState) -> float:
         c = self.config
         if not c.shaping or now.ninja["state"] in (CELEBRATING, DEAD):
             return 0.0
         if c.potential == STRAIGHT_LINE_SHAPING:
             return c.shaping * (1 - self._straight(now) / STAGE_DIAGONAL)
-        path, _ = self.twin.path(now)
+        path, _ = self.reference.path(now)
         return c.shaping * (self.path_start - min(path, 2 * self.path_start)) / max(self.path_start, MIN_PATH)
 
-    def decide(self, frames: Sequence[StateTwin]) -> Terms:
+    def decide(self, frames: Sequence[ReferenceState]) -> Terms:
         """Return the reward of one decision.  frames: states after each of its frames."""
         c, now = self.config, frames[-1]
         first_touch = bool(now.ninja["switch_taken"]) and not self.taken

@@ -1,6 +1,6 @@
-"""Twins of the observations, written from ``docs/observations.md``.
+"""Reference implementation of the observations, written from ``docs/observations.md``.
 
-Arguments of each twin: the level, the state, and the simulator's ``next_step`` uint8[2, 4539].
+Arguments of each function: the level, the state, and the simulator's ``next_step`` uint8[2, 4539].
 """
 
 import hashlib
@@ -12,9 +12,9 @@ import numpy as np
 from nppsim.levels import kinds
 from nppsim.observe import images, layout
 from nppsim.physics.shooters import FIRING, PREFIRE, TARGETING
-from nppsim.shadow.geometry import EntityTwin, StateTwin, clamped_cell, position, velocity
-from nppsim.shadow.level_twin import LevelTwin
+from nppsim.shadow.geometry import ReferenceEntity, ReferenceState, clamped_cell, position, velocity
 from nppsim.shadow.paths import COLUMNS, MAX_PATH, ROWS, SPACING, UNIT, follow
+from nppsim.shadow.reference_level import ReferenceLevel
 
 SQUARE = 12  # px, side of a square of ``surroundings``
 WINDOW_REACH = layout.SURROUNDINGS_SIZE * SQUARE // 2  # px from the ninja to the edge of ``surroundings``
@@ -26,7 +26,7 @@ MINE_RADIUS = (4.0, 3.5, 4.5)  # px, by state: armed, dormant, arming
 
 
 # -------------------------------------------------------------------------------------------------------------- vectors
-def game_state(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
+def game_state(reference: ReferenceLevel, now: ReferenceState, next_step: np.ndarray) -> np.ndarray:
     """Return float32[26]."""
     ninja = now.ninja
     names = ("standing", "running", "braking", "jumping", "falling", "wall_sliding")
@@ -38,33 +38,33 @@ def game_state(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.nda
     return np.array([values[name] for name in layout.SPECS["game_state"].components], np.float32)
 
 
-def reachability_features(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
+def reachability_features(reference: ReferenceLevel, now: ReferenceState, next_step: np.ndarray) -> np.ndarray:
     """Return float32[9].  next_step: directions of the simulator, which decide between equally short paths."""
     taken = now.ninja["switch_taken"]
-    px, point = twin.path(now)
+    px, point = reference.path(now)
     if point is None:
-        return np.array([MAX_PATH, MAX_PATH, 0, 0, 0, 0, taken, 0, twin.path_start], np.float32)
+        return np.array([MAX_PATH, MAX_PATH, 0, 0, 0, 0, taken, 0, reference.path_start], np.float32)
     chosen = next_step[int(taken)].reshape(COLUMNS, ROWS)
     points = [follow(chosen, point, steps) for steps in WAYPOINT_STEPS]
     offsets = [SPACING * waypoint[axis] - now.ninja["xy"[axis]] for waypoint in points for axis in (0, 1)]
-    beyond = 0.0 if taken else (twin.path_fields(now).switch_to_exit or 0) * UNIT
-    return np.array([max(px - beyond, 0.0), px, *offsets, taken, 1.0, twin.path_start], np.float32)
+    beyond = 0.0 if taken else (reference.path_fields(now).switch_to_exit or 0) * UNIT
+    return np.array([max(px - beyond, 0.0), px, *offsets, taken, 1.0, reference.path_start], np.float32)
 
 
-def entity_positions(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
+def entity_positions(reference: ReferenceLevel, now: ReferenceState, next_step: np.ndarray) -> np.ndarray:
     """Return float32[6]: ninja; switch and door of an open exit, else of the first exit with an active switch, else zeros."""
-    opened = [e for e in twin.exits if now.states[e.index].clock]
-    left = [e for e in twin.exits if now.states[e.partner].active]
+    opened = [e for e in reference.exits if now.states[e.index].clock]
+    left = [e for e in reference.exits if now.states[e.partner].active]
     out = [now.ninja["x"], now.ninja["y"], 0.0, 0.0, 0.0, 0.0]
     for e in (opened or left)[:1]:
-        out[2:] = *position(twin.listed[e.partner], now), *position(e, now)
+        out[2:] = *position(reference.listed[e.partner], now), *position(e, now)
     return np.array(out, np.float32)
 
 
-def switch_states(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
+def switch_states(reference: ReferenceLevel, now: ReferenceState, next_step: np.ndarray) -> np.ndarray:
     """Return float32[25] for five locked doors: switch, middle of the door, open."""
     out = np.zeros((layout.NUM_DOORS, 5), np.float32)
-    for i, e in enumerate([e for e in twin.listed if e.kind == kinds.LOCKED_DOOR][: layout.NUM_DOORS]):
+    for i, e in enumerate([e for e in reference.listed if e.kind == kinds.LOCKED_DOOR][: layout.NUM_DOORS]):
         x1, y1, x2, y2 = e.door
         out[i] = *position(e, now), (x1 + x2) / 2, (y1 + y2) / 2, not now.states[e.index].closed
     return out.ravel()
@@ -91,13 +91,13 @@ LINE_GAP = SQUARE / 2  # px between points along a line; the squares that contai
 DOOR_POINTS = 5  # number of points along a closed door; the squares that contain them are filled
 
 
-def _offset(e: EntityTwin, now: StateTwin) -> tuple[float, float]:
+def _offset(e: ReferenceEntity, now: ReferenceState) -> tuple[float, float]:
     """Return (dx, dy) of an entity, px from the ninja."""
     x, y = position(e, now)
     return x - now.ninja["x"], y - now.ninja["y"]
 
 
-def _line(e: EntityTwin, x: float, y: float) -> tuple[float, float, float, float] | None:
+def _line(e: ReferenceEntity, x: float, y: float) -> tuple[float, float, float, float] | None:
     """Return (x1, y1, x2, y2) of a one-way or a thwump's deadly face; None for other entities.
 
     x, y: position of the entity, absolute or relative to the ninja.  Moving the line afterwards would round differently.
@@ -113,7 +113,7 @@ def _line(e: EntityTwin, x: float, y: float) -> tuple[float, float, float, float
     return x - across_x, y - across_y, x + across_x, y + across_y
 
 
-def _beam(e: EntityTwin, now: StateTwin, x: float, y: float) -> tuple[float, float, float, float] | None:
+def _beam(e: ReferenceEntity, now: ReferenceState, x: float, y: float) -> tuple[float, float, float, float] | None:
     """Return (x1, y1, x2, y2) of the beam of a laser, turret or drone, px from (x, y); None without a beam."""
     if e.kind not in _SHOOTERS:
         return None
@@ -143,7 +143,7 @@ def _nearest_of_beam(x1: float, y1: float, x2: float, y2: float) -> tuple[float,
     return x1 + share * wx, y1 + share * wy
 
 
-def _hazard(e: EntityTwin, now: StateTwin) -> tuple[float, float, float] | None:
+def _hazard(e: ReferenceEntity, now: ReferenceState) -> tuple[float, float, float] | None:
     """Return (dx, dy, radius) of an entity in ``hazards``; None if it is not a hazard or outside the window."""
     dx, dy = _offset(e, now)
     if beam := _beam(e, now, now.ninja["x"], now.ninja["y"]):
@@ -163,10 +163,10 @@ def _hazard(e: EntityTwin, now: StateTwin) -> tuple[float, float, float] | None:
     return None if radius is None else (dx, dy, radius)
 
 
-def hazards(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
+def hazards(reference: ReferenceLevel, now: ReferenceState, next_step: np.ndarray) -> np.ndarray:
     """Return float32[8, 5]: offset, velocity and radius of the nearest hazards.  Ties: first mines by cell, then movers."""
     found = []
-    for e in twin.listed:
+    for e in reference.listed:
         if hazard := _hazard(e, now):
             dx, dy, radius = hazard
             order = (0, clamped_cell(*position(e, now)), e.order) if e.kind in kinds.MINES else (1, (), e.index)
@@ -178,13 +178,13 @@ def hazards(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarra
     return out
 
 
-def surroundings(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
+def surroundings(reference: ReferenceLevel, now: ReferenceState, next_step: np.ndarray) -> np.ndarray:
     """Return uint8[3, 19, 19]: solid shares of 12 px squares, deadly entities, one-ways."""
     size = layout.SURROUNDINGS_SIZE
     solid, deadly, one_way = out = np.zeros((3, size, size), np.int64)
-    solid[:] = _solid_shares(twin, now)
+    solid[:] = _solid_shares(reference, now)
     ninja_x, ninja_y = now.ninja["x"], now.ninja["y"]
-    for e in twin.listed:
+    for e in reference.listed:
         if e.door and now.states[e.index].closed:
             x1, y1, x2, y2 = e.door
             share = np.arange(DOOR_POINTS) / (DOOR_POINTS - 1)
@@ -211,13 +211,13 @@ def _draw(plane: np.ndarray, line: tuple[float, float, float, float]) -> None:
     _dot(plane, (x + WINDOW_REACH) / SQUARE, (y + WINDOW_REACH) / SQUARE, 255)
 
 
-def _solid_shares(twin: LevelTwin, now: StateTwin) -> np.ndarray:
+def _solid_shares(reference: ReferenceLevel, now: ReferenceState) -> np.ndarray:
     """Return the solid share of each square, 0..255, int64[19, 19], from 16 x 16 samples per half-cell."""
     size = layout.SURROUNDINGS_SIZE
     left, top = (now.ninja["x"] - WINDOW_REACH) / SQUARE, (now.ninja["y"] - WINDOW_REACH) / SQUARE
     column, row = math.floor(left), math.floor(top)
     fx, fy = int((left - column) * FINE), int((top - row) * FINE)
-    fine = _cut(twin.halves, column, row, size + 1).repeat(FINE, 0).repeat(FINE, 1)
+    fine = _cut(reference.halves, column, row, size + 1).repeat(FINE, 0).repeat(FINE, 1)
     window = fine[fy : fy + FINE * size, fx : fx + FINE * size]
     return window.reshape(size, FINE, size, FINE).sum(axis=(1, 3)) // FINE**2
 
@@ -292,7 +292,7 @@ _SQUARES = {kind: [(images.DEADLY, radius)] for kind, radius in KILLERS.items()}
 _NINJA_DISC = np.hypot(*np.ogrid[-5.5:6.5, -5.5:6.5]) <= 5.0  # pixels around the middle of ``player_frame``
 
 
-def _squares(e: EntityTwin, now: StateTwin) -> list[tuple[int, float]]:
+def _squares(e: ReferenceEntity, now: ReferenceState) -> list[tuple[int, float]]:
     """Return (grey, half-side in px) of the squares of an entity."""
     state = now.states[e.index]
     if e.kind in kinds.MINES:
@@ -309,8 +309,8 @@ def _paint(image: np.ndarray, x1: int, y1: int, x2: int, y2: int, grey: int) -> 
 
 def _paint_entities(
     image: np.ndarray,
-    twin: LevelTwin,
-    now: StateTwin,
+    reference: ReferenceLevel,
+    now: ReferenceState,
     scale: int,
     corner: tuple[int, int],
     margin: int,
@@ -324,7 +324,7 @@ def _paint_entities(
     rounding: added to the edges of squares before they are rounded down to whole pixels.
     """
     left, top = corner
-    for e in twin.listed:
+    for e in reference.listed:
         if e.door and now.states[e.index].closed:
             x1, y1, x2, y2 = (int(v / scale) for v in e.door)
             _paint(image, x1 - margin - left, y1 - margin - top, x2 + 1 - left, y2 + 1 - top, images.DOOR_GREY)
@@ -338,39 +338,39 @@ def _paint_entities(
             _dot(image, np.floor(xs / scale) - left, np.floor(ys / scale) - top, grey)
 
 
-def player_frame(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
+def player_frame(reference: ReferenceLevel, now: ReferenceState, next_step: np.ndarray) -> np.ndarray:
     """Return uint8[84, 84, 1], y first: a part of the level's picture with all entities drawn on top."""
     size = layout.PLAYER_FRAME_SIZE
     left, top = (math.floor(now.ninja[axis] / FRAME_SCALE) - size // 2 for axis in "xy")
-    image = _cut(twin.frame_picture, left, top, size)
-    _paint_entities(image, twin, now, FRAME_SCALE, (left, top), 1, 0.0)
+    image = _cut(reference.frame_picture, left, top, size)
+    _paint_entities(image, reference, now, FRAME_SCALE, (left, top), 1, 0.0)
     middle = slice(size // 2 - 6, size // 2 + 6)
     image[middle, middle][_NINJA_DISC] = images.NINJA_GREY
     return image[:, :, None]
 
 
-def global_view(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
+def global_view(reference: ReferenceLevel, now: ReferenceState, next_step: np.ndarray) -> np.ndarray:
     """Return uint8[176, 100, 1], x first: the picture of the level with all entities drawn on top."""
-    image = twin.view_picture.copy()
-    _paint_entities(image, twin, now, VIEW_SCALE, (0, 0), 0, 0.5)
+    image = reference.view_picture.copy()
+    _paint_entities(image, reference, now, VIEW_SCALE, (0, 0), 0, 0.5)
     x, y = (int((now.ninja[axis] - NINJA_RADIUS) / VIEW_SCALE + 0.5) for axis in "xy")
     _paint(image, x, y, x + 3, y + 3, images.NINJA_GREY)
     return image.T[:, :, None]
 
 
-def graph_state(twin: LevelTwin, now: StateTwin, next_step: np.ndarray) -> np.ndarray:
+def graph_state(reference: ReferenceLevel, now: ReferenceState, next_step: np.ndarray) -> np.ndarray:
     """Return int64[8]: the level's number, then one bit per exit, exit switch, door with a switch and toggle mine."""
-    identity = f"{twin.level.fingerprint} {twin.completions}".encode()
+    identity = f"{reference.level.fingerprint} {reference.completions}".encode()
     bits = 0
-    for bit, is_set in enumerate(_flags(twin, now)):
+    for bit, is_set in enumerate(_flags(reference, now)):
         bits |= is_set << bit
     number = hashlib.sha256(identity).digest()[:8]
     words = number + (bits % (1 << 64 * (layout.GRAPH_WORDS - 1))).to_bytes(8 * (layout.GRAPH_WORDS - 1), "little")
     return np.frombuffer(words, "<i8")
 
 
-def _flags(twin: LevelTwin, now: StateTwin) -> Iterator[bool]:
-    for e in twin.listed:
+def _flags(reference: ReferenceLevel, now: ReferenceState) -> Iterator[bool]:
+    for e in reference.listed:
         state = now.states[e.index]
         if e.kind == kinds.EXIT:
             yield bool(state.clock)
@@ -382,8 +382,8 @@ def _flags(twin: LevelTwin, now: StateTwin) -> Iterator[bool]:
             yield state.state == 0
 
 
-# Key of an observation -> its twin.  ``foresight`` is missing, because its twin has other arguments (shadow/foresight.py).
-VIEWS: dict[str, Callable[[LevelTwin, StateTwin, np.ndarray], np.ndarray]] = {
+# Key of an observation -> its reference implementation, except ``foresight`` (shadow/foresight.py).
+VIEWS: dict[str, Callable[[ReferenceLevel, ReferenceState, np.ndarray], np.ndarray]] = {
     view.__name__: view
     for view in (
         game_state,

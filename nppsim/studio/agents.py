@@ -57,7 +57,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Ending:
+class EpisodeEnd:
     """End of an episode.
 
     level: index of the episode's level in the argument of ``Agent.tries``.
@@ -98,7 +98,7 @@ class Agent(Protocol):
 
     def tries(
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
-    ) -> Generator[Ending, None, None]:
+    ) -> Generator[EpisodeEnd, None, None]:
         """Play ``episodes`` episodes on each level and yield the end of each; closing the iterator cancels the rest."""
 
 

@@ -15,8 +15,8 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
+from nppsim._numba.progress import compilation
 from nppsim.errors import UserError
-from nppsim.io.progress import announcement
 from nppsim.pictures.schemes import stylesheet
 from nppsim.planner.settings import OBJECTIVES, TIME
 from nppsim.replays.replay import FORMATS
@@ -129,7 +129,7 @@ def _state(request: Request) -> JSONResponse:
     compiled: number of functions compiled so far while Numba compiles kernels, else null.
     """
     studio = _studio(request)
-    compiled = announcement.count if announcement.busy else studio.plans.compiled
+    compiled = compilation.count if compilation.busy else studio.plans.compiled
     return JSONResponse(
         {"sessions": len(studio.sessions), "follows": studio.roster.has_experiment, "compiled": compiled}
     )

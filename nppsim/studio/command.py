@@ -51,9 +51,7 @@ def _common_flags(parser: Parser) -> None:
         metavar="PLACE",
         help="folders, campaign files or level files to show (default: the levels shipped with nppsim)",
     )
-    parser.add_argument(
-        "--replays", nargs="+", default=[], metavar="DIR", help="replays to watch and to play against as ghosts"
-    )
+    parser.add_argument("--replays", nargs="+", default=[], metavar="DIR", help="replays to watch and to play against")
     parser.add_argument(
         "--demonstrations",
         metavar="DIR",

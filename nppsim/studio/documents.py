@@ -36,7 +36,7 @@ frame document: the state after a frame
 
 run document: a whole run; the page can draw any of its frames without the simulator
     label      displayed name of the run
-    colour     CSS colour of its ghost, or null
+    colour     CSS colour of the run beside others, or null
     level      id of the level
     outcome    "running" (the inputs ended before the episode), "won" or "died"
     frames     number of frames, F

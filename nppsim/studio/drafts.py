@@ -51,12 +51,12 @@ _SHAPE = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnostic:
     """Message about a draft.
 
     severity: "error" (the draft is not a valid level), "warning" (a probable mistake) or "note".
     text: description and remedy.
-    at: position in steps of 6 px; None if the finding concerns the whole level.
+    at: position in steps of 6 px; None if the diagnostic concerns the whole level.
     """
 
     severity: str
@@ -161,62 +161,62 @@ def _is_place(value: Any) -> bool:
 # Checks
 
 
-def findings(draft: dict) -> list[Finding]:
-    """Check a draft; return the findings, the most severe first.  Raises LevelError for an invalid draft."""
+def diagnostics(draft: dict) -> list[Diagnostic]:
+    """Check a draft; return the diagnostics, the most severe first.  Raises LevelError for an invalid draft."""
     check_shape(draft)
     found = list(_missing(draft))
-    if not any(finding.severity == "error" for finding in found):
+    if not any(diagnostic.severity == "error" for diagnostic in found):
         try:
             level = level_of(draft)
         except LevelError as error:
-            found.append(Finding("error", str(error)))
+            found.append(Diagnostic("error", str(error)))
         else:
             found += _misplaced(draft)
-            found += [Finding("warning", _without_offset(warning)) for warning in level.warnings]
+            found += [Diagnostic("warning", _without_offset(warning)) for warning in level.warnings]
             unlike = [note for note in level.support_notes if note not in level.warnings]
-            found += [Finding("note", f"Here {note} (docs/physics.md, section 8).") for note in unlike]
+            found += [Diagnostic("note", f"Here {note} (docs/physics.md, section 8).") for note in unlike]
             if (
                 any(entity["kind"] == kinds.EXIT for entity in draft["entities"])
                 and not LevelBank([level]).reachable[0]
             ):
                 found.append(
-                    Finding(
+                    Diagnostic(
                         "warning",
                         "No path leads from the spawn over an exit switch to its exit: tiles or doors block all paths.",
                     )
                 )
             found += _remarks(draft)
-    return sorted(found, key=lambda finding: ("error", "warning", "note").index(finding.severity))
+    return sorted(found, key=lambda diagnostic: ("error", "warning", "note").index(diagnostic.severity))
 
 
-def _missing(draft: dict) -> Iterator[Finding]:
+def _missing(draft: dict) -> Iterator[Diagnostic]:
     if draft["spawn"] is None:
-        yield Finding("error", "There is no spawn: place the ninja.")
+        yield Diagnostic("error", "There is no spawn: place the ninja.")
     if not any(entity["kind"] == kinds.EXIT for entity in draft["entities"]):
-        yield Finding("warning", "There is no exit, so the level cannot be finished. Place an exit and its switch.")
+        yield Diagnostic("warning", "There is no exit, so the level cannot be finished. Place an exit and its switch.")
 
 
-def _misplaced(draft: dict) -> Iterator[Finding]:
-    """Yield findings on objects outside the stage, and on objects inside solid tiles if the ninja must touch them."""
+def _misplaced(draft: dict) -> Iterator[Diagnostic]:
+    """Yield diagnostics on objects outside the stage, and on objects inside solid tiles if the ninja must touch them."""
     solid = _solid_pixels(draft["tiles"])
     for what, x, y, touched in _things(draft):
         if x > MIRROR_X or y > BOTTOM_Y:
-            yield Finding("warning", f"The {what} stands outside the stage, at {_place(x, y)}.", (x, y))
+            yield Diagnostic("warning", f"The {what} stands outside the stage, at {_place(x, y)}.", (x, y))
         elif touched and _buried(solid, x, y):
             verb = "is" if what == "spawn" else "lies"
-            yield Finding("warning", f"The {what} at {_place(x, y)} {verb} inside solid tiles.", (x, y))
+            yield Diagnostic("warning", f"The {what} at {_place(x, y)} {verb} inside solid tiles.", (x, y))
 
 
-def _remarks(draft: dict) -> Iterator[Finding]:
+def _remarks(draft: dict) -> Iterator[Diagnostic]:
     for (what, x, y), count in Counter(thing[:3] for thing in _things(draft)).items():
         if count > 1:
-            yield Finding("note", f"{count} × {what} at the same place, {_place(x, y)}.", (x, y))
+            yield Diagnostic("note", f"{count} × {what} at the same place, {_place(x, y)}.", (x, y))
     for entity in draft["entities"]:
         if "switch" in entity:
             dx, dy = entity["switch"][0] - entity["x"], entity["switch"][1] - entity["y"]
             far = np.hypot(dx, dy) / STEPS_PER_TILE
             if far > FAR_TILES:
-                yield Finding(
+                yield Diagnostic(
                     "note",
                     f"The switch of the {name_of(entity['kind'])} at {_place(entity['x'], entity['y'])} is {far:.0f} tiles "
                     f"away from it, at {_place(*entity['switch'])}.",

@@ -9,7 +9,7 @@
 The socket /ws/edit takes two messages; a new message cancels the work for earlier ones.  Answers repeat the "number"
 of their message.
 
-    {"check": draft, "number"}         -> {"findings"}; then, for a valid level, {"search": {"state"}}.  The state is first
+    {"check": draft, "number"}         -> {"diagnostics"}; then, for a valid level, {"search": {"state"}}.  The state is first
                                           "starting" or "searching", then "found" (with the planner's answer), "none",
                                           "barred" (no path leads to an exit), "timeout" or "failed" (with "why")
     {"tries": draft, "agent", "number"} -> {"tries": {"wins", "tries": episodes so far, "of": TRIES}}, repeatedly
@@ -33,10 +33,10 @@ from nppsim.errors import UserError
 from nppsim.io.reading import mismatch, parse_json
 from nppsim.levels.level import Level
 from nppsim.physics.outcomes import NAMES, WON
-from nppsim.studio.drafts import draft_of, findings, level_of
+from nppsim.studio.drafts import diagnostics, draft_of, level_of
 from nppsim.studio.errors import StudioError
 from nppsim.studio.planner_process import PlannerError, PlannerProcess
-from nppsim.studio.sockets import HELP, Jobs, send, serve
+from nppsim.studio.sockets import HELP, BackgroundTasks, send, serve
 
 if TYPE_CHECKING:
     from nppsim.studio.library import Library
@@ -122,7 +122,7 @@ class Checker:
         self._socket, self._studio = socket, socket.app.state.studio
         self.planner = PlannerProcess()
 
-    async def answer(self, message: Any, jobs: Jobs) -> None:
+    async def answer(self, message: Any, jobs: BackgroundTasks) -> None:
         """Handle a message; start long work as a job.  Raises UserError for an invalid message."""
         tries = isinstance(message, dict) and "tries" in message
         shape = {"tries": {}, "agent": str, "number": int} if tries else {"check": {}, "number": int}
@@ -134,9 +134,9 @@ class Checker:
             jobs.start("tries", self._try, level_of(message["tries"]), message["agent"], number)
             return
         jobs.cancel("search")
-        found = await run_in_threadpool(findings, message["check"])
-        await self._send(number, findings=[asdict(finding) for finding in found])
-        if not any(finding.severity == "error" for finding in found):
+        found = await run_in_threadpool(diagnostics, message["check"])
+        await self._send(number, diagnostics=[asdict(diagnostic) for diagnostic in found])
+        if not any(diagnostic.severity == "error" for diagnostic in found):
             jobs.start("search", self._search, level_of(message["check"]), number)
 
     async def _search(self, level: Level, number: int) -> None:

@@ -8,7 +8,7 @@ decision document
     s        observation before the decision: key of ``observe.layout`` -> flat list of rounded numbers, or base64 of
              uint8 for an image; axes in the order of the layout
 
-A run part of an agent also has ``way``: the path lengths from all points of a lattice of 12 px to the objective (the
+A run part of an agent also has ``paths``: the path lengths from all points of a lattice of 12 px to the objective (the
 exit switch, later the exit), valid from this decision on; null if they are unchanged since the previous run part.
 Format: base64 of little-endian uint16[4539] (x is the slow axis), in steps of 1.2 px.
 The values 65534 and 65535 mean that there is no path.
@@ -39,7 +39,7 @@ class Episode:
     def __init__(self, bank: LevelBank, agent: Agent, *, seed: int, deterministic: bool):
         self._writer = RunWriter(bank)
         self.game = self._writer.game
-        self._fields = PathFields(bank)
+        self._fields = PathTracker(bank)
         self._decisions = agent.play(bank.levels[0], seed=seed, deterministic=deterministic)
         self.start = self._writer.start
         self.outcome: str | None = None
@@ -56,11 +56,11 @@ class Episode:
         game = self.game
         until = game.frame + frames
         while game.frame < until and self.outcome is None:
-            way, frame = self._fields.changed(game), game.frame
+            lengths, frame = self._fields.changed(game), game.frame
             one = next(self._decisions)
             self._pressed.append(one.inputs)
             self.outcome = one.outcome
-            parts.append(self._writer.play(one.inputs) | {"decision": decision_document(one, frame), "way": way})
+            parts.append(self._writer.play(one.inputs) | {"decision": decision_document(one, frame), "paths": lengths})
         return parts
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ def layout_document(keys: Sequence[str]) -> Document:
     }
 
 
-class PathFields:
+class PathTracker:
     """Path lengths of a game's current state, recomputed when a door or an exit changes.  bank: has a single level."""
 
     def __init__(self, bank: LevelBank):
@@ -113,7 +113,7 @@ class PathFields:
         self._before: bytes | None = None
 
     def changed(self, game: Game) -> str | None:
-        """Return the path lengths as ``way`` of a run part; None if they have not changed since the last call."""
+        """Return the path lengths as ``paths`` of a run part; None if they have not changed since the last call."""
         record, entities = self._bank.world.level[0], game.entities
         base = record["entity_first"]
         doors = slice(record["switches_first"] - base, record["switches_end"] - base)

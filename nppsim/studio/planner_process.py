@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from anyio import CancelScope
 
+from nppsim._numba.progress import compilation
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
-from nppsim.io.progress import announcement
 from nppsim.levels import tiles
 from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS, ROWS
@@ -162,7 +162,7 @@ def _serve(pipe: Connection, compiled: Any) -> None:
     def report() -> None:
         while True:
             time.sleep(_REPORT_S)
-            compiled.value = announcement.count if announcement.busy else -1
+            compiled.value = compilation.count if compilation.busy else -1
 
     threading.Thread(target=report, daemon=True).start()
     with suppress(EOFError):

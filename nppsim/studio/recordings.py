@@ -93,7 +93,7 @@ class Recordings:
         self._lock = threading.Lock()
         self._next = 1
 
-    def keep(
+    def store(
         self, level: Level, inputs: np.ndarray, outcome: str, label: str, category: str | None, gold: int
     ) -> Recording:
         """Store a run.  Raises StudioError for a run without frames, or if MAX_RUNS runs are stored."""

@@ -26,7 +26,7 @@ from nppsim.studio.game import Game
 from nppsim.studio.leaderboard import PERSON, Leaderboard
 from nppsim.studio.library import Library
 from nppsim.studio.recordings import Recordings
-from nppsim.studio.sockets import HELP, Jobs, serve
+from nppsim.studio.sockets import HELP, BackgroundTasks, serve
 
 SNAPSHOT_EVERY = 60  # minimum number of frames between snapshots
 SNAPSHOT_BYTES = 16 << 20  # maximum bytes of snapshots per session
@@ -36,14 +36,14 @@ MAX_LABEL = 100  # characters
 _SHAPES: dict[str, Any] = {
     "step": [int],
     "rewind": int,
-    "keep": {"label": str},
+    "store": {"label": str},
     "score": {"name": str},
     "start": str,
     "edit": {"frame": int, "inputs": str},
     "run": str,
-    "fan": int,
+    "preview": int,
 }
-FAN_FRAMES = 60  # the paths of all six actions from a frame on are shown; frames for which each action is held
+PREVIEW_FRAMES = 60  # the paths of all six actions from a frame on are shown; frames for which each action lasts
 
 
 class Session:
@@ -81,11 +81,11 @@ class Session:
         handlers: dict[str, Callable[[Any], Document]] = {
             "step": self._step,
             "rewind": self._rewind,
-            "keep": lambda about: self._keep(about["label"]),
+            "store": lambda about: self._store(about["label"]),
             "score": lambda about: self._score(about["name"]),
             "edit": lambda change: self._edit(change["frame"], _bytes(change["inputs"])),
             "run": lambda inputs: {"run": run_document(self._game.bank, _bytes(inputs))},
-            "fan": self._fan,
+            "preview": self._preview,
         }
         return handlers[verb](message[verb])
 
@@ -142,7 +142,7 @@ class Session:
         self._parts.jumped()
         return {"part": self._parts.play(inputs)}
 
-    def _fan(self, frame: int) -> Document:
+    def _preview(self, frame: int) -> Document:
         """Return the path [[x, y], ...] and the outcome for each action, held from a frame on."""
         inputs, branches = bytes(self._inputs), []
         self._return_to(frame)
@@ -150,12 +150,12 @@ class Session:
         for byte in ACTION_INPUT:
             self._game.restore(state)
             path = [_place(self._game)]
-            while len(path) <= FAN_FRAMES and self._game.play(np.array([byte], np.uint8)):
+            while len(path) <= PREVIEW_FRAMES and self._game.play(np.array([byte], np.uint8)):
                 path.append(_place(self._game))
             branches.append({"points": path, "outcome": self._game.outcome})
         self._game.restore(state)
         self._play(np.frombuffer(inputs[frame:], np.uint8))
-        return {"fan": branches}
+        return {"preview": branches}
 
     def prefix(self, frame: int) -> tuple[LevelBank, np.ndarray]:
         """Return the bank of the level, and the inputs up to a frame at which the run has not ended."""
@@ -180,7 +180,7 @@ class Session:
         self._game.play(again)
         del self._inputs[frame:], self._snapshots[snapshot + 1 :]
 
-    def _keep(self, label: str) -> Document:
+    def _store(self, label: str) -> Document:
         if len(label) > MAX_LABEL:
             raise StudioError(f"the label has {len(label)} characters; at most {MAX_LABEL} are allowed")
         if not label.isprintable():
@@ -188,7 +188,7 @@ class Session:
         inputs = np.frombuffer(bytes(self._inputs), np.uint8)
         level, category = self._game.level, self._library.level(self._id).category
         gold = int(self._game.ninja["gold"])
-        return {"stored": self._recordings.keep(level, inputs, self._game.outcome, label, category, gold).card()}
+        return {"stored": self._recordings.store(level, inputs, self._game.outcome, label, category, gold).card()}
 
     def _score(self, name: str) -> Document:
         """Add the run that has just won to the leaderboard; return the best runs of the level.
@@ -282,7 +282,7 @@ async def play(socket: WebSocket) -> None:
     studio = socket.app.state.studio
     session = Session(studio.library, studio.recordings, studio.leaderboard)
 
-    async def answer(message: Any, _: Jobs) -> Document:
+    async def answer(message: Any, _: BackgroundTasks) -> Document:
         if isinstance(message, dict) and "continue" in message:
             return await _continued(studio, session, message)
         if isinstance(message, dict) and "step" in message:

@@ -23,7 +23,7 @@ async def serve(
     members: set,
     member: object,
     most: int,
-    answer: Callable[[Any, "Jobs"], Awaitable[Document | None]],
+    answer: Callable[[Any, "BackgroundTasks"], Awaitable[Document | None]],
 ) -> None:
     """Handle the messages of a socket until it closes; then cancel its jobs.
 
@@ -39,7 +39,7 @@ async def serve(
     members.add(member)
     try:
         async with create_task_group() as group:
-            jobs = Jobs(group)
+            jobs = BackgroundTasks(group)
             while (received := await socket.receive())["type"] == "websocket.receive":
                 message: Any = None
                 try:
@@ -62,8 +62,8 @@ async def send(socket: WebSocket, document: Document) -> None:
         await socket.send_text(json.dumps(document))
 
 
-class Jobs:
-    """Jobs of one socket.  A new job cancels the previous one of the same kind.  group: runs the jobs."""
+class BackgroundTasks:
+    """BackgroundTasks of one socket.  A new job cancels the previous one of the same kind.  group: runs the jobs."""
 
     def __init__(self, group: TaskGroup):
         self._group = group

@@ -34,7 +34,7 @@ from nppsim.studio.episodes import Episode, layout_document
 from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import AGENT
 from nppsim.studio.plans import PLANNERS
-from nppsim.studio.sockets import HELP, Jobs, send, serve
+from nppsim.studio.sockets import HELP, BackgroundTasks, send, serve
 
 AHEAD = 600  # maximum number of frames that an agent plays ahead of the displayed frame
 PART = 40  # minimum number of frames of an agent per message
@@ -60,13 +60,13 @@ _SHAPES: dict[str, Any] = {
 
 
 class Watcher:
-    """Jobs of one watch socket."""
+    """BackgroundTasks of one watch socket."""
 
     def __init__(self, socket: WebSocket):
         self._socket, self._studio = socket, socket.app.state.studio
         self._at, self._moved = 0, Event()
 
-    async def answer(self, message: Any, jobs: Jobs) -> None:
+    async def answer(self, message: Any, jobs: BackgroundTasks) -> None:
         """Handle a message.  Raises UserError for an invalid one."""
         verb, request = _parse(message)
         if verb == "at":

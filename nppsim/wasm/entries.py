@@ -9,13 +9,13 @@ from nppsim import decision
 from nppsim.bank import LEVEL_DTYPE, PLACED_DTYPE, World, _compute_paths
 from nppsim.compile import _merge_edges, _tile_segments, cells_near
 from nppsim.observe import layout
-from nppsim.observe.foresight import make_room
+from nppsim.observe.foresight import allocate_branches
 from nppsim.paths import compute_fields
 from nppsim.physics.lasers import place_lasers
 from nppsim.physics.shapes import SEGMENT_DTYPE
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE
 from nppsim.planner import kernels
-from nppsim.planner.tour import Tour, path_lengths
+from nppsim.planner.goal_sequence import GoalSequence, path_lengths
 from nppsim.reward import WEIGHTS_DTYPE
 from nppsim.simulate import _run, play_on
 
@@ -118,7 +118,7 @@ def agent() -> dict[str, Entry]:
     episode = [state_rows(field.base, 1 + field.ndim) for field, _offset in columns.values()]
     out = types.NamedTuple((array("f4"), array("?"), array("?"), *episode, array("i8", 2)), decision.Output)
     views = [array(spec.dtype, 1 + len(spec.shape)) for spec in layout.SPECS.values()]
-    views += [array("f8", 2), typeof(make_room(1, 1, 1))]
+    views += [array("f8", 2), typeof(allocate_branches(1, 1, 1))]
     return {
         "advance": Entry(
             decision.advance,
@@ -131,9 +131,9 @@ def agent() -> dict[str, Entry]:
 def planner() -> dict[str, Entry]:
     """Search for runs that finish a level."""
     words = array("u8", 2)
-    tour = types.NamedTuple(
+    sequence = types.NamedTuple(
         (array("i8"), array("f8"), WORLD, array("u2"), array("u2", 2), array("i8"), array("u2", 3), array("u1", 3)),
-        Tour,
+        GoalSequence,
     )
     params = types.NamedTuple(
         (types.int64, types.float64, types.float64, types.float64, types.int64, types.float64), kernels.SearchParams
@@ -144,17 +144,17 @@ def planner() -> dict[str, Entry]:
     return {
         "expand": Entry(
             kernels.expand,
-            [STATE, STATE, words, words, array("i8"), array("i8"), types.int64, WORLD, tour, types.int64, array("f8"), params,
+            [STATE, STATE, words, words, array("i8"), array("i8"), types.int64, WORLD, sequence, types.int64, array("f8"), params,
              array("f8"), array("i4"), children],
         ),
         "best_first": Entry(
             kernels.best_first,
-            [STATE, STATE, words, words, queue, tree, array("i8"), array("i4"), WORLD, tour, types.int64, types.int64, params,
+            [STATE, STATE, words, words, queue, tree, array("i8"), array("i4"), WORLD, sequence, types.int64, types.int64, params,
              array("f8", 2)],
         ),
         "rehash": Entry(kernels.rehash, [array("i8"), array("i8")]),
         "begin": Entry(kernels.begin, [STATE, WORLD]),
-        "path_lengths": Entry(path_lengths, [types.int64, STATE, WORLD, tour, array("f8", 2), array("f8")]),
+        "path_lengths": Entry(path_lengths, [types.int64, STATE, WORLD, sequence, array("f8", 2), array("f8")]),
     }  # fmt: skip
 
 

@@ -99,7 +99,9 @@ def use_wasm32() -> None:
             if isinstance(value, Dispatcher):
                 dispatcher: Any = value
                 dispatcher._cache = caching.NullCache()
-                vars(dispatcher).pop("compile", None)  # of ``nppsim._numba.decorators``, for the cache of native kernels
+                vars(dispatcher).pop(
+                    "compile", None
+                )  # of ``nppsim._numba.decorators``, for the cache of native kernels
 
 
 def compile_entry(kernel: Any, arguments: Sequence[types.Type], name: str) -> tuple[list[str], types.Type]:

@@ -8,274 +8,67 @@ Flags, help and limits come from the settings of ``rl.config``.
 import argparse
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from nppsim.errors import ConfigError, needed
+from nppsim.errors import needed
 from nppsim.io.files import check_output_folder
 from nppsim.io.reading import files_below
 from nppsim.levels import campaign
 from nppsim.levels.level_set import LevelSetError
 from nppsim.replays.playback import is_named_like_replays
 from nppsim.replays.replay import ReplayError
-from nppsim.settings import Parser, Setting, settings_of
+from nppsim.settings import Parser, Setting, require, settings_of
 from nppsim.studio.command import check_packages
 from rl import plugins
-from rl.config.curriculum import STRATEGIES_WITH
-from rl.config.experiment import IMITATION, REPLAYS, ExperimentConfig
+from rl.config.conditions import COMMAND_LINE, check_effects
+from rl.config.curriculum import implied_strategy
+from rl.config.experiment import IMITATION, ExperimentConfig
 from rl.config.files import (
-    HOW,
+    EXECUTION,
     SECTIONS,
     Given,
     Settings,
     dotted,
-    initials,
     known_settings,
     read_settings,
     recipe_settings,
+    shared_settings,
     text_settings,
     toml_value,
+    value_of,
+    with_settings,
 )
-from rl.config.resume import OVERRIDDEN, overridden, resumed_config, stored_config, with_settings
+from rl.config.resume import OVERRIDDEN, checked_resume, overridden, stored_config
 from rl.policy.architectures import ALIASES, ARCHITECTURES
 
 _DATASETS = ("train_dataset", "dev_dataset", "test_dataset")
 _MAKE_LEVELS = "make one with scripts/generate_levels.py, or give the path of an existing one"
 
-_GROUPS = {  # section -> heading
-    **dict.fromkeys(("bc", "teacher"), IMITATION),
-    **dict.fromkeys(("ppo", "reward"), "PPO"),
-    **dict.fromkeys(("profiling", "upload"), "output"),
-    **dict.fromkeys(("stacking", "heads", "hierarchy"), "networks"),
-    "": "experiment",
-    "video": "evaluation",
+_REFUSED: dict[str, dict[str, int | float | str]] = {  # reason -> flag -> its only accepted value
+    "demonstrations are loaded into memory by the main process; leave it out": {"bc-num-workers": 0},
+    "dropout makes PPO's probability ratio differ from 1 before the first gradient step; leave it out": {
+        "deep-resnet-dropout": 0.0
+    },
+    "the page of --visualize-training has its own environment and a speed control; leave it out": {
+        "vis-render-freq": 100,
+        "vis-env-idx": 0,
+        "vis-fps": 60,
+    },
+    "only examples/ablations.py trains this variant, for comparisons; leave it out": {
+        "gradient-zeroing": "step",
+        "curriculum-formulas": "mended",
+        "curriculum-lp-exploration-bonus": 0.1,
+    },
 }
-
-_TITLES = ("experiment", "data", IMITATION, "PPO", "curriculum", "evaluation", "output", "hardware")  # the order
-
-# Flags of other training programs that this command line refuses: reason -> (flag, default, meaning).
-_REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
-    "demonstrations are loaded into memory by the main process; leave it out": (
-        ("bc-num-workers", 0, "number of processes that load demonstrations"),
-    ),
-    "dropout makes PPO's probability ratio differ from 1 before the first gradient step; leave it out": (
-        ("deep-resnet-dropout", 0.0, "dropout rate in deep heads"),
-    ),
-    "the page of --visualize-training has its own environment and a speed control; leave it out": (
-        ("vis-render-freq", 100, "decisions between pictures of a live window"),
-        ("vis-env-idx", 0, "index of the environment in a live window"),
-        ("vis-fps", 60, "frames per second of a live window"),
-    ),
-}
-
-# (section, switch) -> settings of the section that have no effect while the switch is off.
-_SWITCHED_OFF: dict[tuple[str, str], tuple[str, ...]] = {
-    ("ppo", "schedules"): ("clip_range_end", "clip_range_vf_end", "ent_coef_end", "learning_rate_end_share"),
-    ("ppo", "anneal_learning_rate"): ("learning_rate_end_share",),
-    ("ppo", "bc_kl_coef_start"): ("bc_kl_share",),
-    ("ppo", "bc_kl_share"): ("bc_kl_coef_start",),
-    ("ppo", "critic_warmup_max_updates"): ("critic_warmup_explained_variance", "critic_warmup_min_updates"),
-    ("curriculum", "early_advancement"): ("early_success",),
-    ("curriculum", "trend_advancement"): ("trend_rise",),
-    ("curriculum", "auto_adjustment"): ("adjustment_freq", "adjustment_step", "min_threshold"),
-}
-
-
 # Flag -> (section of the configuration or "" for fields of ExperimentConfig, setting).
 FLAGS = {known.flag: (section, known) for _, section, known in known_settings() if known.flag}
 REFUSED = {
-    flag: Setting(meaning, flag=flag, refusal=reason, kind=type(default), default=default, switch=True)
-    for reason, rows in _REFUSED.items()
-    for flag, default, meaning in rows
+    flag: Setting(reason, flag=flag, refusal=reason, kind=type(default), default=default)
+    for reason, defaults in _REFUSED.items()
+    for flag, default in defaults.items()
 }
-
-
-def options(*known: Setting) -> frozenset[str]:
-    """Return all spellings of the flags of these settings, including aliases and ``--no-`` forms."""
-    names = [name for one in known for name in (one.flag, *one.aliases) if name]
-    return frozenset(f"--{no}{name}" for name in names for no in ("", "no-"))
-
-
-def options_of(*flags: str) -> frozenset[str]:
-    """Return all spellings of flags, including aliases and ``--no-`` forms.  flags: names such as "output-dir"."""
-    return options(*(FLAGS[flag][1] for flag in flags))
-
-
-COMMAND_LINE = "command line"  # source of settings from flags
-Part = TypeVar("Part")
-
-
-def resolve(argv: Sequence[str]) -> ExperimentConfig:
-    """Parse command-line arguments (without the program's name), check all settings and paths; return the configuration.
-
-    Flags override ``--config`` files, and files override ``--recipe``.  With ``--resume-from`` the settings come from that
-    folder, and other arguments must equal them.
-    Raises ConfigError.
-    """
-    parser = _parser(everything="--help-all" in argv)
-    parser.nothing_is_required()  # configuration files may contain required settings
-    arguments = parser.parse_args(_entropy_of_both_ends(argv))
-    if arguments.list_architectures:
-        plugins.load(getattr(arguments, "plugin", ()))
-        print(architecture_table())
-        parser.exit()
-    config = configured(_given(arguments))
-    if arguments.show_config:
-        print(as_toml(config), end="")
-        parser.exit()
-    return config
-
-
-def configured(given: Settings) -> ExperimentConfig:
-    """Load plugins, check settings and paths, and return the configuration; ConfigError if they are invalid."""
-    if ("", "plugins") in given:
-        plugins.load(given["", "plugins"].value)
-    single = given.get(("", "single_level"))
-    datasets = [given["", name].location for name in _DATASETS if ("", name) in given]
-    if single and single.value is not None and datasets:
-        raise ConfigError(f"replaces all datasets; leave out {' and '.join(datasets)}", single.location)
-    config = _resumed(given) if ("", "resume_from") in given else _begun(given)
-    for (section, name), one in given.items():
-        _check_effect(config, section, name, one)
-    check_prepared(config)
-    return config
-
-
-def _entropy_of_both_ends(argv: Sequence[str]) -> list[str]:
-    """Prepend ``--ent-coef-end X`` if ``--ent-coef X`` is given; an explicit ``--ent-coef-end`` follows and overrides X."""
-    ends = []  # of several, the last one counts, as for all flags
-    for number, text in enumerate(argv):
-        name, equals, value = text.partition("=")
-        if name == "--ent-coef" and (equals or number + 1 < len(argv)):
-            ends.append(f"--ent-coef-end={value if equals else argv[number + 1]}")
-    return [*ends, *argv]
-
-
-def _given(arguments: Namespace) -> Settings:
-    """Collect settings from recipe, files and flags; later sources override earlier ones."""
-    found = recipe_settings(arguments.recipe) if hasattr(arguments, "recipe") else {}
-    for path in getattr(arguments, "config", ()):
-        found |= read_settings(path)
-    found |= text_settings(arguments.set_by_name, "--set", COMMAND_LINE)
-    for flag, (section, known) in FLAGS.items():
-        value = getattr(arguments, flag.replace("-", "_"), MISSING)
-        if value is not MISSING:
-            value = tuple(value) if isinstance(value, list) else value
-            found[section, known.name] = Given(value, known.option, COMMAND_LINE)
-    return found
-
-
-def _begun(given: Settings) -> ExperimentConfig:
-    """Return the configuration of a new experiment."""
-    required = [known for known in _settings_of("") if known.default is MISSING]
-    if absent := [known for known in required if ("", known.name) not in given]:
-        spelled = ("/".join(f"--{name}" for name in (known.flag, *known.aliases)) for known in absent)
-        raise ConfigError(f"the following arguments are required: {', '.join(spelled)}")
-    parts: dict[str, Any] = {section: _built(owner, section, given) for section, owner in SECTIONS.items()}
-    sources = {dotted(*key): one.source for key, one in given.items() if key[1] not in HOW}
-    return _built(ExperimentConfig, "", given, **parts, sources=sources)
-
-
-def _built(owner: type[Part], section: str, given: Settings, **more: Any) -> Part:
-    """Build a section of the configuration; a ConfigError names the flag, or the file and key, of the invalid setting."""
-    values = {name: one.value for (part, name), one in given.items() if part == section}
-    try:
-        return owner(**values, **more)
-    except ConfigError as error:
-        options = {known.name: known.option for known in _settings_of(section) if known.flag}
-        options |= {name: one.location for (part, name), one in given.items() if part == section}
-        raise (error.named(options[error.field]) if error.field in options else error) from None
-
-
-def _resumed(given: Settings) -> ExperimentConfig:
-    """Return the configuration of the run to resume; ConfigError if given settings differ from those of the run."""
-    overrides = given.get(("", "resume_override"))
-    stored = stored_config(given["", "resume_from"].value)
-    config = overridden(stored, overrides.value if overrides else ())
-    for location in (location for location, source in config.sources.items() if source != stored.sources.get(location)):
-        section, _, name = location.rpartition(".")
-        value = getattr(getattr(config, section) if section else config, name)
-        _check_effect(config, section, name, Given(value, f"{OVERRIDDEN} {location}", OVERRIDDEN))
-    return resumed_config(with_settings(config, given))
-
-
-def _settings_of(section: str) -> list[Setting]:
-    return list(settings_of(SECTIONS[section] if section else ExperimentConfig).values())
-
-
-def check_prepared(config: ExperimentConfig) -> None:
-    """Check input paths, optional packages, and the output folder's permissions and disk space; raise UserErrors."""
-    begins = config.resume_from is None
-    files = {
-        "single-level": (config.single_level, "a level file"),
-        "teacher": (config.teacher.file if begins else None, "an agent"),
-        "init-from": (config.init_from if begins else None, "a checkpoint"),
-    }
-    for flag, (path, what) in files.items():
-        found = path is None or path.is_file() or (flag == "single-level" and campaign.locate(path) is not None)
-        _require(found, f"is no file; give {what}", flag, path)
-    if config.single_level is None:
-        for name in _DATASETS:
-            flag = name.replace("_", "-")
-            for folder in getattr(config, name):
-                if campaign.locate(folder) is not None:
-                    continue
-                _require(folder.exists(), f"does not exist; {_MAKE_LEVELS}", flag, folder)
-                some = folder.is_file() or any(files_below(folder, LevelSetError))
-                _require(some, f"contains no levels; {_MAKE_LEVELS}", flag, folder)
-    for replays in config.replay_data_dir:
-        one_file = is_named_like_replays(replays) and replays.is_file()
-        advice = "is neither a folder nor a *.replay or *.h5 file; give the folder of the replays"
-        _require(one_file or replays.is_dir(), advice, REPLAYS, replays)
-        advice = "contains no *.replay or *.h5 files; give another folder, or leave it out to train without imitation"
-        some = one_file or any(files_below(replays, ReplayError, is_named_like_replays))
-        _require(some, advice, REPLAYS, replays)
-    config.video.check_packages()
-    if config.visualize_training:
-        check_packages()
-    if config.upload.bucket:
-        needed("boto3", "s3")
-    check_output_folder(config.output_dir, "--output-dir", config.expected_bytes())
-
-
-def _require(good: bool, advice: str, flag: str, path: Path | None) -> None:
-    if not good:
-        raise ConfigError(advice, f"--{flag}", path)
-
-
-def _check_effect(config: ExperimentConfig, section: str, name: str, given: Given) -> None:
-    """Raise ConfigError for a given setting that another setting makes ineffective.
-
-    Settings from recipes and earlier runs, and default values in files, are exempt.
-    """
-    settings = {one.name: one for one in _settings_of(section)}
-    known, location = settings[name], given.location
-    if given.source.startswith(("recipe ", "run ")) or (given.source != COMMAND_LINE and given.value == known.default):
-        return
-    if name == "ent_coef_end" and given.value == config.ppo.ent_coef_start:
-        return  # --ent-coef sets both ent_coef_start and ent_coef_end
-    for (part, switch), names in _SWITCHED_OFF.items():
-        if section == part and name in names and not getattr(getattr(config, part), switch):
-            off = f"--no-{settings[switch].flag}" if settings[switch].switch else settings[switch].option
-            off += "" if settings[switch].kind is bool else " 0"
-            raise ConfigError(f"has no effect with {off}; leave one of them out", location)
-    if not known.needs:
-        return
-    others = [FLAGS[flag] for flag in known.needs.split(" or ")]
-    if not any(getattr(getattr(config, part) if part else config, other.name) for part, other in others):
-        wanted = " or ".join(other.option for _, other in others)
-        raise ConfigError(f"has no effect without {wanted}; add that, or leave this out", location)
-    for_starts = config.curriculum.start_states and name in ("max_demonstrations_per_category", "mirror_demonstrations")
-    elsewhere = for_starts or (known.needs != REPLAYS and config.init_from)
-    if known.needs.startswith(REPLAYS) and not config.pretraining and not elsewhere:
-        raise ConfigError("has no effect with --no-pretraining; leave one of them out", location)
-    owners = STRATEGIES_WITH.get(name, ()) if section == "curriculum" else ()
-    if owners and config.curriculum.chosen not in owners:  # e.g. a default value, which does not choose a strategy
-        advice = f"has no effect with --curriculum {config.curriculum.chosen}, only with {', '.join(owners)}"
-        raise ConfigError(f"{advice}; add --curriculum {owners[0]}, or leave this out", location)
-
-
 # Flags that --help lists; --help-all lists all flags.
 _FIRST_PAGE = (
     "experiment-name architectures train-dataset dev-dataset test-dataset single-level output-dir seeds "
@@ -294,18 +87,121 @@ ACTIONS = {
 }
 
 
-class _TrainingParser(Parser):
-    def _unknown(self, argument: str, given: argparse.Namespace) -> str:
-        name = argument.split("=")[0].lstrip("-").replace("-", "_")
-        for section, known in FLAGS.values():
-            if name in (known.name, initials(known.name)) and section in ("ppo", ""):
-                return f"unknown flag --{known.name.replace('_', '-')}; did you mean {known.option}?"
-        return super()._unknown(argument, given)
+def options(*known: Setting) -> frozenset[str]:
+    """Return all spellings of the flags of these settings, including aliases and ``--no-`` forms."""
+    names = [name for one in known for name in (one.flag, *one.aliases) if name]
+    return frozenset(f"--{no}{name}" for name in names for no in ("", "no-"))
+
+
+def options_of(*flags: str) -> frozenset[str]:
+    """Return all spellings of flags, including aliases and ``--no-`` forms.  flags: names such as "output-dir"."""
+    return options(*(FLAGS[flag][1] for flag in flags))
+
+
+def resolve(argv: Sequence[str]) -> ExperimentConfig:
+    """Parse command-line arguments (without the program's name), check all settings and paths; return the configuration.
+
+    Flags override ``--config`` files, and files override ``--recipe``.  With ``--resume-from`` the settings come from that
+    folder, and other arguments must equal them.
+    Raises ConfigError.
+    """
+    parser = _parser(everything="--help-all" in argv)
+    arguments = parser.parse_args(argv)
+    if arguments.list_architectures:
+        plugins.load(getattr(arguments, "plugin", ()))
+        print(architecture_table())
+        parser.exit()
+    config = configured(_given(arguments))
+    if arguments.show_config:
+        print(as_toml(config), end="")
+        parser.exit()
+    return config
+
+
+def configured(given: Settings) -> ExperimentConfig:
+    """Load plugins, check settings and paths, and return the configuration; ConfigError if they are invalid."""
+    if ("", "plugins") in given:
+        plugins.load(given["", "plugins"].value)
+    single = given.get(("", "single_level"))
+    datasets = " and ".join(given["", name].location for name in _DATASETS if ("", name) in given)
+    if single and single.value is not None:
+        require(not datasets, f"replaces all datasets; leave out {datasets}", single.location)
+    config = _resumed(given) if ("", "resume_from") in given else _begun(given)
+    check_effects(config, given)
+    check_prepared(config)
+    return config
+
+
+def _given(arguments: Namespace) -> Settings:
+    """Collect settings from recipe, files and flags; later sources override earlier ones."""
+    found = recipe_settings(arguments.recipe) if hasattr(arguments, "recipe") else {}
+    for path in getattr(arguments, "config", ()):
+        found |= read_settings(path)
+    found |= text_settings(arguments.set_by_name, "--set", COMMAND_LINE)
+    for flag, (section, known) in FLAGS.items():
+        value = getattr(arguments, flag.replace("-", "_"), MISSING)
+        if value is not MISSING:
+            value = tuple(value) if isinstance(value, list) else value
+            found[section, known.name] = Given(value, known.option, COMMAND_LINE)
+    return found
+
+
+def _begun(given: Settings) -> ExperimentConfig:
+    """Return the configuration of a new experiment."""
+    required = [known for known in settings_of(ExperimentConfig).values() if known.default is MISSING]
+    absent = [known for known in required if ("", known.name) not in given]
+    spelled = ("/".join(f"--{name}" for name in (known.flag, *known.aliases)) for known in absent)
+    require(not absent, f"the following arguments are required: {', '.join(spelled)}")
+    use = given.get(("curriculum", "use_curriculum"))
+    if use and use.value and ("curriculum", "strategy") not in given:
+        strategy = implied_strategy(name for section, name in given if section == "curriculum")
+        given = given | {("curriculum", "strategy"): use._replace(value=strategy)}
+    sources = {dotted(*key): one.source for key, one in given.items() if key[1] not in EXECUTION}
+    return replace(with_settings(None, given), sources=sources)
+
+
+def _resumed(given: Settings) -> ExperimentConfig:
+    """Return the configuration of the run to resume; ConfigError if given settings differ from those of the run."""
+    overrides = given["", "resume_override"].value if ("", "resume_override") in given else ()
+    begun = stored_config(given["", "resume_from"].value)
+    config = overridden(begun, overrides)
+    check_effects(config, text_settings(overrides, OVERRIDDEN, OVERRIDDEN))
+    return checked_resume(begun, with_settings(config, given))
+
+
+def check_prepared(config: ExperimentConfig) -> None:
+    """Check input paths, optional packages, and the output folder's permissions and disk space; raise UserErrors."""
+    files: dict[str, tuple[Path | None, str]] = {"single-level": (config.single_level, "a level file")}
+    if config.resume_from is None:
+        files |= {"teacher": (config.teacher.file, "an agent"), "init-from": (config.init_from, "a checkpoint")}
+    for flag, (path, what) in files.items():
+        found = path is None or path.is_file() or (flag == "single-level" and campaign.locate(path) is not None)
+        require(found, f"is no file; give {what}", f"--{flag}", path)
+    for name in _DATASETS if config.single_level is None else ():
+        for folder in getattr(config, name):
+            if campaign.locate(folder) is None:
+                option = f"--{name.replace('_', '-')}"
+                require(folder.exists(), f"does not exist; {_MAKE_LEVELS}", option, folder)
+                some = folder.is_file() or any(files_below(folder, LevelSetError))
+                require(some, f"contains no levels; {_MAKE_LEVELS}", option, folder)
+    for replays in config.replay_data_dir:
+        one_file = is_named_like_replays(replays) and replays.is_file()
+        advice = "is neither a folder nor a *.replay or *.h5 file; give the folder of the replays"
+        require(one_file or replays.is_dir(), advice, "--replay-data-dir", replays)
+        some = one_file or any(files_below(replays, ReplayError, is_named_like_replays))
+        advice = "contains no *.replay or *.h5 files; give another folder, or leave it out to train without imitation"
+        require(some, advice, "--replay-data-dir", replays)
+    config.video.check_packages()
+    if config.visualize_training:
+        check_packages()
+    if config.upload.bucket:
+        needed("boto3", "s3")
+    check_output_folder(config.output_dir, "--output-dir", config.expected_bytes())
 
 
 def _parser(everything: bool = False) -> Parser:
     """Make the parser.  everything: list all flags in its help, not only the most important ones."""
-    parser = _TrainingParser(
+    parser = Parser(
         prog="train_and_compare.py",
         usage="%(prog)s --experiment-name NAME --architectures NAME [NAME ...] [flags]",
         description="Imitation, then PPO, then evaluation with films and a report, for one or more networks.",
@@ -319,7 +215,8 @@ def _parser(everything: bool = False) -> Parser:
     for title, flags in grouped().items():
         group = parser.add_argument_group(title)
         for section, known in flags:
-            parser.add_setting(SECTIONS[section] if section else ExperimentConfig, known.name, group)
+            optional: dict[str, Any] = {"default": None} if known.default is MISSING else {}  # files may contain it
+            parser.add_setting(SECTIONS[section], known.name, group, **optional)
     refused = parser.add_argument_group("refused unless left at their defaults")
     for flag in REFUSED.values():
         parser.add_flag(flag, refused)
@@ -333,24 +230,21 @@ def _parser(everything: bool = False) -> Parser:
 
 def grouped() -> dict[str, list[tuple[str, Setting]]]:
     """Return heading -> [(section, setting)] for the help and docs/flags.md."""
-    groups: dict[str, list[tuple[str, Setting]]] = {title: [] for title in _TITLES}
+    groups: dict[str, list[tuple[str, Setting]]] = {}
     for section, known in FLAGS.values():
-        groups.setdefault(known.group or _GROUPS.get(section, section), []).append((section, known))
+        title = known.group or getattr(SECTIONS[section], "group", IMITATION)
+        groups.setdefault(title, []).append((section, known))
     return groups
 
 
 def as_toml(config: ExperimentConfig) -> str:
     """Return all settings as text of a ``--config`` file, with their sources as comments."""
-    lines = []
-    for section in ("", *SECTIONS):
-        lines += ["", f"[{section}]"] if section else []
-        part = getattr(config, section) if section else config
-        for known in _settings_of(section):
-            if known.name in HOW or known.refusal or (config.single_level and known.name.endswith("_dataset")):
-                continue
-            source = config.sources.get(dotted(section, known.name), "default")
-            lines.append(f"{known.name} = {toml_value(getattr(part, known.name))}  # {' '.join(source.split())}")
-    return "\n".join([*lines, ""])
+    lines: dict[str, list[str]] = {section: ["", f"[{section}]"] if section else [] for section in SECTIONS}
+    for _, section, known in shared_settings(config):
+        source = config.sources.get(dotted(section, known.name), "default")
+        value = toml_value(value_of(config, section, known.name))
+        lines[section].append(f"{known.name} = {value}  # {' '.join(source.split())}")
+    return "\n".join([*(line for part in lines.values() for line in part), ""])
 
 
 def architecture_table() -> str:

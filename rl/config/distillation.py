@@ -1,14 +1,16 @@
 """Settings of distillation from a trained agent, between imitation and PPO."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from nppsim.errors import ConfigError
-from nppsim.settings import check_settings, setting
+from nppsim.settings import check_settings, require, setting
 
+IMITATION = "imitation"  # heading of flags in the help
 MAX_GRAD_NORM = 1.0
-_TEACHER = "teacher"
+
+_setting = partial(setting, needs="teacher.name")
 
 
 @dataclass(frozen=True)
@@ -16,25 +18,21 @@ class DistillationConfig:
     """Settings of distillation (docs/distillation.md), which ends after ``decisions`` or ``minutes``, whichever is first."""
 
     flag_prefix: ClassVar[str] = "teacher-"
+    group: ClassVar[str] = IMITATION
     name: str | None = setting(
-        None, "distil an agent into the BC policy: a checkpoint, or the first of --architectures", flag=_TEACHER
+        None, "distil an agent into the BC policy: a checkpoint, or the first of --architectures", flag="teacher"
     )
-    decisions: int = setting(1_000_000, "number of decisions of the student in distillation", needs=_TEACHER, low=1)
-    minutes: float | None = setting(
-        None, "limit in minutes, besides --teacher-decisions; default: none", needs=_TEACHER, above=0
+    decisions: int = _setting(1_000_000, "number of decisions of the student in distillation", low=1)
+    minutes: float | None = _setting(None, "limit in minutes, besides --teacher-decisions; default: none", above=0)
+    learning_rate: float = _setting(
+        2e-3, "highest learning rate of distillation; it begins and ends with a tenth", above=0, high=1
     )
-    learning_rate: float = setting(
-        2e-3, "highest learning rate of distillation; it begins and ends with a tenth", needs=_TEACHER, above=0, high=1
-    )
-    epochs: int = setting(
-        4, "passes over each rollout of distillation, every second one over mirror images", needs=_TEACHER, low=1
-    )
-    minibatch_size: int = setting(1024, "decisions per gradient step of distillation", needs=_TEACHER, low=1)
+    epochs: int = _setting(4, "passes over each rollout of distillation, every second one over mirror images", low=1)
+    minibatch_size: int = _setting(1024, "decisions per gradient step of distillation", low=1)
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.name is not None and not self.name:
-            raise ConfigError("is empty; give a checkpoint or an architecture, or leave it out", "name", self.name)
+        require(self.name != "", "is empty; give a checkpoint or an architecture, or leave it out", "name")
 
     @property
     def file(self) -> Path | None:

@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from nppsim.actions import FRAMES_PER_SECOND
-from nppsim.errors import ConfigError, needed
+from nppsim.errors import needed
 from nppsim.generate import CATEGORIES
 from nppsim.pictures.schemes import CLASSIC, SCHEMES
-from nppsim.settings import check_settings, setting
+from nppsim.settings import check_settings, require, setting
 from rl.seeds import LARGEST_SEED
 
 FILM_BYTES = 2 << 20  # upper estimate of the size of one film and its picture
@@ -16,8 +17,9 @@ MOST_EPISODES = 1_000_000  # maximum number per evaluation; their records are al
 EVALUATIONS = 20  # default number of evaluations per training
 PATIENCE = 120  # decisions
 EVALUATIONS_IN_BUDGET = 10  # default number of evaluations per training with a time budget
-_VIDEOS = "record-eval-videos"
-_STOPPING = "enable-early-stopping"
+
+_video = partial(setting, needs="video.record_eval_videos")
+_stopping = partial(setting, needs="evaluation.early_stopping")
 
 
 @dataclass(frozen=True)
@@ -25,13 +27,13 @@ class EvaluationConfig:
     """Evaluations on dev levels during training and on test levels afterwards, all with the same seed."""
 
     flag_prefix: ClassVar[str] = ""
+    group: ClassVar[str] = "evaluation"
     eval_freq: int | None = setting(
         None, "decisions between evaluations during training; 0: none; default: --total-timesteps / 20", low=0
     )
     eval_every_minutes: float | None = setting(
         None,
-        "minutes between evaluations during training; default: a tenth of --time-budget-minutes, if --eval-freq is "
-        "not given either",
+        "minutes between evaluations during training; default: a tenth of --time-budget-minutes, without --eval-freq",
         above=0,
     )
     periodic_episodes_per_category: int = setting(
@@ -53,44 +55,34 @@ class EvaluationConfig:
         switch=True,
     )
     exploration_patience: int = setting(
-        PATIENCE,
-        "decisions without progress along the path after which evaluated agents explore (docs/evaluate.md); 0: never",
-        low=0,
+        PATIENCE, "decisions without progress after which evaluated agents explore (docs/evaluate.md); 0: never", low=0
     )
     seed: int = setting(20_251, "random seed of sampled actions", flag="eval-seed", low=0, high=LARGEST_SEED)
     remote: bool = setting(
         False,
-        "evaluate in a separate process while training continues (docs/evaluate.md). Each result takes effect at the "
-        "next evaluation",
+        "evaluate in a separate process; each result takes effect at the next evaluation (docs/evaluate.md)",
         flag="remote-evaluation",
         switch=True,
     )
     retention_guard: bool = setting(
         True,
-        "deliver the last weights, not the best ones on the dev levels, and never return to better weights during "
-        "training",
+        "deliver the last weights, not the best ones on the dev levels, and never return to better weights",
         flag="no-retention-guard",
     )
-    early_stopping: bool = setting(False, "end PPO when evaluations no longer improve", flag=_STOPPING)
-    early_stopping_patience: int = setting(
-        10, "number of evaluations without improvement after which training ends", needs=_STOPPING, low=1
+    early_stopping: bool = setting(False, "end PPO when evaluations no longer improve", flag="enable-early-stopping")
+    early_stopping_patience: int = _stopping(10, "evaluations without improvement after which training ends", low=1)
+    early_stopping_improvement: float = _stopping(
+        0.01, "smallest rise of the success rate that counts as improvement", low=0, below=1
     )
-    early_stopping_improvement: float = setting(
-        0.01, "smallest rise of the success rate that counts as improvement", needs=_STOPPING, low=0, below=1
-    )
-    early_stopping_min_evaluations: int = setting(
-        5, "evaluations before training can end early", needs=_STOPPING, low=1
-    )
+    early_stopping_min_evaluations: int = _stopping(5, "evaluations before training can end early", low=1)
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.eval_every_minutes is not None and self.eval_freq == 0:
-            advice = "--eval-freq 0 disables evaluations; leave one of them out"
-            raise ConfigError(advice, "eval_every_minutes", self.eval_every_minutes)
-        for flag, given in (("remote-evaluation", self.remote), (_STOPPING, self.early_stopping)):
-            if given and not self.in_training:
-                advice = f"--{flag} needs evaluations during training; give an --eval-freq above 0"
-                raise ConfigError(advice, "eval_freq", self.eval_freq)
+        advice = "--eval-freq 0 disables evaluations; leave one of them out"
+        require(self.in_training or not self.eval_every_minutes, advice, "eval_every_minutes", self.eval_every_minutes)
+        for flag, given in (("remote-evaluation", self.remote), ("enable-early-stopping", self.early_stopping)):
+            advice = f"--{flag} needs evaluations during training; give an --eval-freq above 0"
+            require(self.in_training or not given, advice, "eval_freq", self.eval_freq)
 
     @property
     def in_training(self) -> bool:
@@ -118,15 +110,14 @@ class VideoConfig:
     """Films of the final evaluation."""
 
     flag_prefix: ClassVar[str] = ""
-    record_eval_videos: bool = setting(False, "film the final evaluation", flag=_VIDEOS, aliases=("record-videos",))
-    max_videos_per_category: int = setting(10, "largest number of films per category", needs=_VIDEOS, low=1)
-    video_fps: int = setting(
-        30, f"frames per second of films; the game: {FRAMES_PER_SECOND}", needs=_VIDEOS, low=1, high=FRAMES_PER_SECOND
+    group: ClassVar[str] = "evaluation"
+    record_eval_videos: bool = setting(False, "film the final evaluation", aliases=("record-videos",))
+    max_videos_per_category: int = _video(10, "largest number of films per category", low=1)
+    video_fps: int = _video(
+        30, f"frames per second of films; the game: {FRAMES_PER_SECOND}", low=1, high=FRAMES_PER_SECOND
     )
-    video_colours: str = setting(
-        CLASSIC, "colour scheme of films and route pictures", needs=_VIDEOS, choices=tuple(SCHEMES)
-    )
-    ghost: bool = setting(False, "films also show a run of the planner, if found", flag="video-ghost", needs=_VIDEOS)
+    video_colours: str = _video(CLASSIC, "colour scheme of films and route pictures", choices=tuple(SCHEMES))
+    ghost: bool = _video(False, "films also show a run of the planner, if found", flag="video-ghost")
 
     def __post_init__(self) -> None:
         check_settings(self)

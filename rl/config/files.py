@@ -11,30 +11,30 @@
 Recipes are TOML files of the package (``rl/recipes``).
 """
 
+import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nppsim.errors import REDACTED, ConfigError, did_you_mean
 from nppsim.io.reading import PlainError, from_plain, read_object, read_toml
-from nppsim.settings import Setting, settings_of
+from nppsim.settings import Setting, require, settings_of
 from rl import plugins
 from rl.config import ExperimentConfig
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 MAX_BYTES = 1 << 20  # maximum bytes of a TOML file
 _REMEDY = "give a TOML file as in docs/configuration.md"
-# Settings of how the program runs, which do not affect results.
-HOW = (
+# Settings of the execution of a program, which do not affect results.
+EXECUTION = (
     *("resume_from", "resume_override", "previous_checkpoint", "visualize_training", "debug", "audit", "silence"),
     *("config_files", "recipe"),
 )
-SECTIONS: dict[str, type] = {
+SECTIONS: dict[str, type] = {"": ExperimentConfig} | {
     f.name: f.type for f in fields(ExperimentConfig) if isinstance(f.type, type) and is_dataclass(f.type)
 }
-_TRUTH = {"on": True, "true": True, "off": False, "false": False}
 
 
 class Given(NamedTuple):
@@ -52,6 +52,46 @@ class Given(NamedTuple):
 Settings = dict[tuple[str, str], Given]  # (section, field) -> value; section "": field of ExperimentConfig
 
 
+def dotted(section: str, name: str) -> str:
+    """Join section and name, e.g. "ppo.gamma"."""
+    return f"{section}.{name}".lstrip(".")
+
+
+@functools.cache
+def known_settings() -> tuple[tuple[str, str, Setting], ...]:
+    """Return (name in messages, section or "" for fields of ExperimentConfig, setting) of all settings."""
+    found = ((section, known) for section, owner in SECTIONS.items() for known in settings_of(owner).values())
+    return tuple(
+        (known.flag if known.flag and not known.inverts else dotted(section, known.name), section, known)
+        for section, known in found
+    )
+
+
+def value_of(config: ExperimentConfig, section: str, name: str) -> Any:
+    """Return the value of a setting."""
+    return getattr(getattr(config, section) if section else config, name)
+
+
+def with_settings(config: ExperimentConfig | None, given: Settings) -> ExperimentConfig:
+    """Return the configuration with the given values; None stands for the defaults.
+
+    A ConfigError names the flag, or the file and key, of the invalid setting.
+    """
+    parts = {part: _with_part(config and getattr(config, part), part, given) for part in SECTIONS if part}
+    changed: ExperimentConfig = _with_part(config, "", given, **parts)
+    return changed
+
+
+def _with_part(old: Any, section: str, given: Settings, **more: Any) -> Any:
+    values = {name: one.value for (part, name), one in given.items() if part == section}
+    try:
+        return SECTIONS[section](**values, **more) if old is None else replace(old, **values, **more)
+    except ConfigError as error:
+        names = {known.name: known.option for known in settings_of(SECTIONS[section]).values() if known.flag}
+        names |= {name: one.location for (part, name), one in given.items() if part == section}
+        raise (error.named(names[error.field]) if error.field in names else error) from None
+
+
 def read_settings(path: Path) -> Settings:
     """Read settings from a TOML file or a run's config.json; a ConfigError names the file and the invalid key."""
     if path.suffix == ".json":
@@ -60,17 +100,25 @@ def read_settings(path: Path) -> Settings:
 
 
 def run_settings(path: Path) -> Settings:
-    """Read settings from a run's config.json, except those in HOW, refused flags, and datasets if it has --single-level."""
+    """Read settings from a run's config.json, except those of the execution, and datasets if it has --single-level."""
     config = config_from_dict(read_object(path, ConfigError, "give config.json of a run"), str(path))
     found: Settings = {}
-    for usual, section, known in known_settings():
-        value = getattr(getattr(config, section) if section else config, known.name)
-        if known.name in HOW or known.refusal or (config.single_level and known.name.endswith("_dataset")):
-            continue
-        if REDACTED in str(value):
-            raise ConfigError(f"{path} does not contain its value, a possible secret; use a TOML file", usual)
+    for usual, section, known in shared_settings(config):
+        value = value_of(config, section, known.name)
+        hidden = REDACTED in str(value)
+        require(not hidden, f"{path} does not contain its value, a possible secret; use a TOML file", usual)
         found[section, known.name] = Given(value, f"{path}: {usual}", f"run {path}")
     return found
+
+
+def shared_settings(config: ExperimentConfig) -> list[tuple[str, str, Setting]]:
+    """Return the ``known_settings`` that a file for other experiments contains."""
+    single = config.single_level is not None
+    return [
+        (usual, section, known)
+        for usual, section, known in known_settings()
+        if not (known.name in EXECUTION or known.refusal or (single and known.name.endswith("_dataset")))
+    ]
 
 
 def config_from_dict(data: Mapping[str, Any], location: str = "config.json") -> ExperimentConfig:
@@ -92,25 +140,11 @@ def config_from_dict(data: Mapping[str, Any], location: str = "config.json") -> 
     return config
 
 
-def dotted(section: str, name: str) -> str:
-    """Join section and name, e.g. "ppo.gamma"."""
-    return f"{section}.{name}".lstrip(".")
-
-
-def known_settings() -> Iterator[tuple[str, str, Setting]]:
-    """Yield (name in messages, section or "" for fields of ExperimentConfig, setting)."""
-    for section, owner in {"": ExperimentConfig, **SECTIONS}.items():
-        for known in settings_of(owner).values():
-            negated = known.kind is bool and known.default and not known.switch  # as in --no-pretraining
-            name = dotted(section, known.name)
-            yield (known.flag if known.flag and not negated else name), section, known
-
-
 def recipe_settings(name: str) -> Settings:
     """Read a recipe; ConfigError for an unknown name."""
-    if name not in recipe_names():
-        known = ", ".join(recipe_names()) + did_you_mean(name, recipe_names())
-        raise ConfigError(f"is not a recipe; known: {known}", "--recipe", name)
+    names = recipe_names()
+    known = f"{', '.join(names)}{did_you_mean(name, names)}"
+    require(name in names, f"is not a recipe; known: {known}", "--recipe", name)
     data = read_toml(RECIPES / f"{name}.toml", ConfigError, MAX_BYTES, _REMEDY)
     return table_settings(data, f"recipe {name}", f"recipe {name}")
 
@@ -123,42 +157,38 @@ def recipe_names() -> list[str]:
 def text_settings(texts: Sequence[str], flag: str, source: str) -> Settings:
     """Parse texts NAME=VALUE of a flag, such as "seeds=1,2", "ppo.schedules=off" or "ppo.target_kl=none".
 
-    Commas separate several values; "none" is None or an empty list.  source: origin of the settings, for run.json.
+    source: origin of the settings, for run.json.
     """
     found: Settings = {}
     for text in texts:
         name, equals, value = text.partition("=")
         part, _, field = name.strip().lstrip("-").rpartition(".")
-        if not (equals and field):
-            raise ConfigError("give NAME=VALUE, e.g. ppo.gae_lambda=0.9", flag, name)
-        _, known = find_setting(part, field, f"{flag} {name}")
-        plain = read_text(known, value.strip(), f"{flag} {text}")
-        own = table_settings({part: {field: plain}} if part else {field: plain}, flag, source)
-        if known.name == "ent_coef_start" and ("ppo", "ent_coef_end") in found:
-            own.pop(("ppo", "ent_coef_end"), None)  # ent_coef sets the end only if no text does
-        found |= own
+        require(equals and field, "give NAME=VALUE, e.g. ppo.gae_lambda=0.9", flag, name)
+        section, known = find_setting(part, field, f"{flag} {name}")
+        found[section, known.name] = Given(read_text(known, value, f"{flag} {name}"), flag, source)
     return found
 
 
 def read_text(known: Setting, text: str, location: str) -> Any:
-    """Convert a text to the value that a TOML file would contain."""
+    """Parse the value of a setting; ConfigError if it is invalid.
+
+    Commas separate several values; "none" is None or an empty list.
+    """
+    text = text.strip()
     if text.lower() in ("none", "null", "") and (known.optional or known.many):
-        return "none"
-    if known.many:
-        return [_read_one(known, one, location) for one in text.strip("[]").split(",")]
-    return _read_one(known, text, location)
-
-
-def _read_one(known: Setting, text: str, location: str) -> Any:
-    text = text.strip().strip("\"'")
-    if known.kind is bool:
-        if text.lower() not in _TRUTH:
-            raise ConfigError("give on or off", location)
-        return _TRUTH[text.lower()]
+        return None if known.optional else ()
+    parts = text.strip("[]").split(",") if known.many else [text]
     try:
-        return known.read(text) if known.kind in (int, float) else text
+        values = tuple(known.read(part.strip().strip("\"'")) for part in parts)
     except ValueError as error:
         raise ConfigError(str(error), location) from error
+    return _checked(known, values if known.many else values[0], location)
+
+
+def _checked(known: Setting, value: Any, location: str) -> Any:
+    if advice := known.problem(value):
+        raise ConfigError(advice, location, value)
+    return value
 
 
 def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
@@ -168,21 +198,16 @@ def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
     source: origin of the settings, for run.json.
     """
     found: Settings = {}
-    ends = None
     for key, value in data.items():
         part = key if isinstance(value, dict) else ""
-        if part and part not in SECTIONS:
-            raise ConfigError(f"is not a section of the configuration{_near(part, SECTIONS)}", f"{file}: [{part}]")
+        near = did_you_mean(part, filter(None, SECTIONS), cutoff=0)
+        require(part in SECTIONS, f"is not a section of the configuration{near}", f"{file}: [{part}]")
         for name, one in (value if part else {key: value}).items():
             location = f"{file}: {f'[{part}] ' if part else ''}{name}"
             section, known = find_setting(part, name, location)
             if (section, known.name) in found:
                 raise ConfigError(f"sets the same setting as {found[section, known.name].location}", location)
-            found[section, known.name] = Given(_value(known, one, location), location, source)
-            if name in known.aliases and known.name == "ent_coef_start":  # sets start and end, like the flag --ent-coef
-                ends = found[section, known.name]
-    if ends:
-        found.setdefault(("ppo", "ent_coef_end"), ends)
+            found[section, known.name] = Given(_from_toml(known, one, location), location, source)
     return found
 
 
@@ -204,47 +229,26 @@ def find_setting(part: str, name: str, location: str) -> tuple[str, Setting]:
     """
     names: dict[str, tuple[str, Setting]] = {}
     for usual, section, known in known_settings():
-        if known.name not in HOW and part in ("", section):
+        if known.name not in EXECUTION and part in ("", section):
             own = (known.name,) if section == part else ()
             for one in (usual, *known.aliases, *own):
                 names.setdefault(one, (section, known))
-    if name not in names:
-        raise ConfigError(f"is not a setting{_near(name, names)}", location)
+    require(name in names, f"is not a setting{did_you_mean(name, names, cutoff=0)}", location)
     section, known = names[name]
-    if known.refusal:
-        raise ConfigError(known.refusal, location)
+    require(not known.refusal, known.refusal, location)
     return section, known
 
 
-def _near(name: str, known: Mapping[str, object]) -> str:
-    short = [one for one in known if initials(one) == name]
-    if short:
-        return f"; did you mean {short[0]}?"
-    return did_you_mean(name, known) or f"; known: {', '.join(sorted(known))}"
-
-
-def initials(name: str) -> str:
-    """Return the first letters of all words, such as lr for learning_rate; "" for a single word."""
-    return "".join(part[0] for part in name.split("_") if part) if "_" in name else ""
-
-
-def _value(known: Setting, value: Any, location: str) -> Any:
+def _from_toml(known: Setting, value: Any, location: str) -> Any:
     """Convert a value of a TOML file; ConfigError for a wrong type or a value outside the limits."""
-    if value == "none" and known.optional:
-        return None
-    if value == "none" and known.many:
-        return ()
-    if known.many:
-        taken: Any = tuple(_one(known, one, location) for one in (value if isinstance(value, list) else [value]))
-    else:
-        taken = _one(known, value, location)
-    advice = known.problem(taken)
-    if advice:
-        raise ConfigError(advice, location, value)
-    return taken
+    if value == "none" and (known.optional or known.many):
+        return None if known.optional else ()
+    values = value if known.many and isinstance(value, list) else [value]
+    found = tuple(_one_from_toml(known, one, location) for one in values)
+    return _checked(known, found if known.many else found[0], location)
 
 
-def _one(known: Setting, value: Any, location: str) -> Any:
+def _one_from_toml(known: Setting, value: Any, location: str) -> Any:
     if known.kind is float and type(value) is int and abs(value) < 1 << 1023:  # within the range of float
         return float(value)
     if known.kind is int and type(value) is float and value.is_integer():  # 1e6 is a float in TOML

@@ -1,16 +1,17 @@
 """Settings of the hardware plan and of profiling."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from hardware import DEVICES, PlanError, PlanRequest
 from hardware.profiles import AUTO, find_profile
 from nppsim.errors import ConfigError
-from nppsim.settings import check_settings, setting
+from nppsim.settings import check_settings, require, setting
 
 BACKENDS = ("nccl", "gloo")
-_TRACING = "enable-pytorch-profiler"
-_MEMORY = "enable-memory-profiling"
+
+_tracing = partial(setting, needs="profiling.pytorch")
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class HardwareConfig:
     """Settings of the hardware plan (sizes, precision and device), which chooses a value for each None."""
 
     flag_prefix: ClassVar[str] = ""
+    group: ClassVar[str] = "hardware"
     hardware_profile: str = setting(AUTO, "auto, or the name of a profile (python -m hardware plan --help lists them)")
     num_envs: int | None = setting(None, "environments, summed over processes; default: set by the plan", low=1)
     rollout_length: int | None = setting(None, "decisions per environment and update; default: set by the plan", low=1)
@@ -48,14 +50,12 @@ class HardwareConfig:
             find_profile(self.hardware_profile)
         except PlanError as error:
             raise ConfigError(str(error), "hardware_profile", self.hardware_profile) from error
-        if self.num_gpus == 0 and self.device == "cuda":
-            raise ConfigError("--num-gpus 0 contradicts --device cuda; leave one of them out")
-        if self.num_gpus > 1 and (self.device == "cpu" or self.num_processes not in (None, self.num_gpus)):
-            raise ConfigError(
-                "starts one process per GPU; leave out --num-processes and --device", "num_gpus", self.num_gpus
-            )
-        if self.distributed_backend == "nccl" and (self.device == "cpu" or self.num_gpus == 0):
-            raise ConfigError("needs GPUs; use gloo", "distributed_backend", "nccl")
+        on_cpu = self.num_gpus == 0 or self.device == "cpu"
+        contradiction = self.num_gpus == 0 and self.device == "cuda"
+        require(not contradiction, "--num-gpus 0 contradicts --device cuda; leave one of them out")
+        fits = self.num_gpus < 2 or (not on_cpu and self.num_processes in (None, self.num_gpus))
+        require(fits, "starts one process per GPU; leave out --num-processes and --device", "num_gpus", self.num_gpus)
+        require(not on_cpu or self.distributed_backend != "nccl", "needs GPUs; use gloo", "distributed_backend", "nccl")
 
     @property
     def processes(self) -> int:
@@ -83,20 +83,25 @@ class ProfilingConfig:
     """Settings of profiling (``rl.training.callbacks``), which slows training down without changing results."""
 
     flag_prefix: ClassVar[str] = "profiler-"
+    group: ClassVar[str] = "output"
     phases: bool = setting(
         False, "measure the time of each training phase (profiling/phases.json)", flag="enable-profiling", switch=True
     )
-    pytorch: bool = setting(False, "record traces of PyTorch for Chrome in profiling/", flag=_TRACING, switch=True)
-    wait: int = setting(1, "updates without profiling before each trace", needs=_TRACING, low=0)
-    warmup: int = setting(1, "warm-up updates before each trace", needs=_TRACING, low=0)
-    active: int = setting(3, "updates in each trace", needs=_TRACING, low=1)
-    repeat: int = setting(1, "number of traces; 0: until training ends", needs=_TRACING, low=0)
-    memory: bool = setting(False, "record the memory in use in profiling/memory.txt", flag=_MEMORY, switch=True)
+    pytorch: bool = setting(
+        False, "record traces of PyTorch for Chrome in profiling/", flag="enable-pytorch-profiler", switch=True
+    )
+    wait: int = _tracing(1, "updates without profiling before each trace", low=0)
+    warmup: int = _tracing(1, "warm-up updates before each trace", low=0)
+    active: int = _tracing(3, "updates in each trace", low=1)
+    repeat: int = _tracing(1, "number of traces; 0: until training ends", low=0)
+    memory: bool = setting(
+        False, "record the memory in use in profiling/memory.txt", flag="enable-memory-profiling", switch=True
+    )
     memory_snapshot_freq: int = setting(
         500,
         "decisions between memory snapshots, summed over environments. Snapshots are taken after an update",
         flag="memory-snapshot-freq",
-        needs=_MEMORY,
+        needs="profiling.memory",
         low=1,
     )
 

@@ -1,8 +1,9 @@
 """Settings for all networks of an experiment: deep heads, frame stacks, subtasks."""
 
 from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
-from nppsim.errors import ConfigError
 from nppsim.observe.stacking import MOST_FRAMES, PADDINGS, Stacking
 from nppsim.settings import check_settings, setting
 from rl.policy.architectures import MOST_BLOCKS, MOST_DECISIONS, WITH_SUBTASKS, ResidualBlocks
@@ -11,23 +12,21 @@ DEEP = "use-deep-resnet-policy"
 VISUAL, STATE = "enable-visual-frame-stacking", "enable-state-stacking"
 HIERARCHICAL = "use-hierarchical-ppo"
 
+_deep = partial(setting, needs="heads.deep")
+_hierarchical = partial(setting, needs="hierarchy.hierarchical")
+
 
 @dataclass(frozen=True)
 class HeadsConfig:
     """Deep heads for all networks of an experiment.  An architecture name such as NAME+deep2 gives one network deep heads."""
 
+    group: ClassVar[str] = "networks"
     deep: bool = setting(
         False, "residual blocks in the heads of actor and critic, as NAME+deepN", flag=DEEP, switch=True
     )
-    blocks: int = setting(
-        2, "number of residual blocks in each head", flag="deep-resnet-blocks", needs=DEEP, low=1, high=MOST_BLOCKS
-    )
-    residual: bool = setting(
-        True, "add each block's input to its output", flag="deep-resnet-use-residual", needs=DEEP, switch=True
-    )
-    layer_norm: bool = setting(
-        True, "apply layer norm before each block", flag="deep-resnet-use-layer-norm", needs=DEEP, switch=True
-    )
+    blocks: int = _deep(2, "residual blocks in each head", flag="deep-resnet-blocks", low=1, high=MOST_BLOCKS)
+    residual: bool = _deep(True, "add each block's input to its output", flag="deep-resnet-use-residual", switch=True)
+    layer_norm: bool = _deep(True, "apply layer norm before each block", flag="deep-resnet-use-layer-norm", switch=True)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -42,24 +41,25 @@ class HeadsConfig:
 class StackingConfig:
     """Frame stacks for all networks of an experiment.  An architecture name such as NAME+state4 gives one network a stack."""
 
+    group: ClassVar[str] = "networks"
     visual: bool = setting(False, "stack the latest images, as in NAME+visualN", flag=VISUAL, switch=True)
-    visual_size: int = setting(4, "images in a stack", flag="visual-stack-size", needs=VISUAL, low=1, high=MOST_FRAMES)
+    visual_size: int = setting(
+        4, "images in a stack", flag="visual-stack-size", needs="stacking.visual", low=1, high=MOST_FRAMES
+    )
     state: bool = setting(False, "stack the latest state vectors, as in NAME+stateN", flag=STATE, switch=True)
     state_size: int = setting(
-        4, "number of state vectors in a stack", flag="state-stack-size", needs=STATE, low=1, high=MOST_FRAMES
+        4, "state vectors in a stack", flag="state-stack-size", needs="stacking.state", low=1, high=MOST_FRAMES
     )
     padding: str = setting(
         PADDINGS[0],
         "padding before an episode's first frame: zeros, or that frame",
         flag="frame-stack-padding",
+        needs="stacking.visual or stacking.state",
         choices=PADDINGS,
     )
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.padding != PADDINGS[0] and max(self.sizes) == 1:
-            advice = f"needs stacks of several frames; add --{VISUAL} or --{STATE}"
-            raise ConfigError(advice, "--frame-stack-padding", self.padding)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -76,26 +76,24 @@ class StackingConfig:
 class HierarchyConfig:
     """Settings of hierarchical PPO (``rl.ppo.variants.hierarchical``)."""
 
+    group: ClassVar[str] = "networks"
     hierarchical: bool = setting(
         False,
         "hierarchical PPO: a high level chooses subtasks, and a low level chooses actions (docs/architectures.md)",
         flag=HIERARCHICAL,
         switch=True,
     )
-    update_freq: int = setting(
+    update_freq: int = _hierarchical(
         50,
         "largest number of decisions per subtask. A completed subtask and a new episode end it sooner",
         flag="high-level-update-freq",
-        needs=HIERARCHICAL,
         low=1,
         high=MOST_DECISIONS,
     )
-    from_stage: str | None = setting(
+    from_stage: str | None = _hierarchical(
         None,
-        "category, e.g. medium, from which subtasks are used; earlier stages of the curriculum train with plain PPO. "
-        "Default: from the start",
+        "category, e.g. medium, from which subtasks are used; earlier stages train with plain PPO. Default: from the start",
         flag="hierarchical-from-stage",
-        needs=HIERARCHICAL,
     )
 
     def __post_init__(self) -> None:

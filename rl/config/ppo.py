@@ -1,18 +1,23 @@
 """Settings of PPO and their schedules."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hardware import Plan
 from hardware.profiles import BASE_LEARNING_RATE
-from nppsim.errors import ConfigError
 from nppsim.reward import GAMMA
-from nppsim.settings import check_settings, setting
+from nppsim.settings import check_settings, require, setting
 
 MEMORY_SEGMENT = 32  # decisions, largest default length of a recurrent network's segment: 2 s with frame skip 4
 MIN_CRITIC_UPDATES = 2  # default of --critic-warmup-min-updates; a smaller --critic-warmup-max-updates overrides it
-_AFTER_IMITATION = "replay-data-dir or init-from"
 KL_TOLERANCE = 1.5  # an update ends early at a KL divergence above KL_TOLERANCE * target_kl, as in Stable-Baselines3
+_AFTER_IMITATION = "replay_data_dir or init_from and pretraining or init_from"
+_WARMUP = f"{_AFTER_IMITATION} and ppo.critic_warmup_max_updates"
+
+
+def _end(help: str, condition: str = "", **limits: Any) -> Any:
+    """Return a setting of the end of a schedule.  condition: continues ``needs``."""
+    return setting(None, help, needs=f"ppo.schedules{condition}", **limits)
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,7 @@ class PPOConfig:
     """Settings of PPO.  Methods of schedules take the progress of training, from 0 to 1."""
 
     flag_prefix: ClassVar[str] = ""
+    group: ClassVar[str] = "PPO"
     total_timesteps: int = setting(10_000_000, "decisions of PPO for each architecture, condition and seed", low=1)
     time_budget_minutes: float | None = setting(
         None, "end PPO after these minutes of wall time, including evaluations; default: no limit", above=0
@@ -27,73 +33,74 @@ class PPOConfig:
     gamma: float = setting(GAMMA, "discount factor per decision, also of reward shaping", above=0, high=1)
     pbrs_gamma: float | None = setting(None, "discount factor of reward shaping; must equal --gamma")
     gae_lambda: float = setting(0.95, "lambda of generalised advantage estimation", low=0, high=1)
-    clip_range: float = setting(0.2, "clip range of the probability ratio at the start of training", above=0, high=100)
-    clip_range_end: float | None = setting(
-        None, "clip range of the probability ratio at the end of training; default: as at the start", above=0, high=100
-    )
+    clip_range: float = setting(0.2, "clip range of the probability ratio at the start", above=0, high=100)
+    clip_range_end: float | None = _end("clip range at the end; default: as at the start", above=0, high=100)
     clip_range_vf: float | None = setting(
-        None, "clip range of values at the start of training, in units of rewards; default: no clipping", above=0
+        None, "clip range of values at the start, in units of rewards; default: no clipping", above=0
     )
-    clip_range_vf_end: float | None = setting(
-        None, "clip range of values at the end of training; default: as at the start", needs="clip-range-vf", above=0
+    clip_range_vf_end: float | None = _end(
+        "clip range of values at the end; default: as at the start", " and ppo.clip_range_vf", above=0
+    )
+    ent_coef: float | None = setting(
+        None, "constant weight of the entropy bonus, instead of a start and an end; default: none", low=0, high=1000
     )
     ent_coef_start: float = setting(
-        0.01, "weight of the entropy bonus at the start of training", aliases=("ent-coef",), low=0, high=1000
+        0.01, "weight of the entropy bonus at the start", needs="not ppo.ent_coef", low=0, high=1000
     )
-    ent_coef_end: float | None = setting(
-        None,
-        "weight of the entropy bonus at the end of training; default: a tenth of that at the start",
+    ent_coef_end: float | None = _end(
+        "weight of the entropy bonus at the end; default: a tenth of that at the start",
+        " and not ppo.ent_coef",
         low=0,
         high=1000,
     )
     learning_rate: float | None = setting(
         None,
-        f"learning rate at the start of training; default: from the hardware profile, else {BASE_LEARNING_RATE:g}",
+        f"learning rate at the start; default: from the hardware profile, else {BASE_LEARNING_RATE:g}",
         flag="initial-lr",
+        aliases=("learning-rate", "lr"),
         above=0,
         high=1,
     )
     learning_rate_end_share: float = setting(
-        0.1, "final learning rate, as a share of the initial one", flag="lr-end-share", low=0, high=1
+        0.1,
+        "final learning rate, as a share of the initial one",
+        flag="lr-end-share",
+        needs="ppo.schedules and ppo.anneal_learning_rate",
+        low=0,
+        high=1,
     )
     anneal_learning_rate: bool = setting(
         True, "decrease the learning rate linearly over training", flag="enable-lr-annealing", switch=True
     )
     schedules: bool = setting(
-        True, "schedules of learning rate, clip ranges and entropy bonus; without, they stay constant", switch=True
+        True, "schedule learning rate, clip ranges and entropy bonus; otherwise they stay constant", switch=True
     )
     n_epochs: int | None = setting(None, "passes over each rollout; default: set by the plan", low=1, high=1000)
     gradient_accumulation: int = setting(
-        1, "number of minibatches per optimiser step; the gradient equals that of one large minibatch", low=1
-    )
-    gradient_zeroing: str = setting(
-        "step",
-        "zero gradients before each optimiser step or, for comparisons only, before each minibatch, so that the last "
-        "minibatch of --gradient-accumulation alone counts",
-        choices=("step", "minibatch"),
+        1, "minibatches per optimiser step; the gradient equals that of one large minibatch", low=1
     )
     returns_from: str = setting(
         "collected",
-        "values for advantages and returns: those collected in the rollout, or current ones before each further pass",
+        "values for advantages: those collected in the rollout, or current ones before each further pass",
         choices=("collected", "current"),
     )
     vtrace_rho_clip: float | None = setting(
         None, "upper limit of V-trace importance ratios; needs --returns-from current; default: no V-trace", above=0
     )
-    vtrace_c_clip: float = setting(1.0, "upper limit of V-trace trace coefficients", needs="vtrace-rho-clip", above=0)
+    vtrace_c_clip: float = setting(1.0, "upper limit of V-trace coefficients", needs="ppo.vtrace_rho_clip", above=0)
     prioritised_alpha: float = setting(
         0.0, "exponent of sampling by absolute advantage; 0: each decision once per pass", low=0, high=10
     )
     prioritised_beta: float = setting(
-        1.0, "exponent of the importance weights for --prioritised-alpha", needs="prioritised-alpha", low=0, high=1
+        1.0, "exponent of the importance weights of prioritised sampling", needs="ppo.prioritised_alpha", low=0, high=1
     )
     gradient_statistics_freq: int = setting(
         0, "updates between logs of the gradients' mean, variance and norm, in total and per layer; 0: never", low=0
     )
     memory_segment: int | None = setting(
         None,
-        "decisions of truncated backpropagation through time, for recurrent networks (NAME+gru); default: the "
-        f"largest number up to {MEMORY_SEGMENT} that divides rollouts and minibatches",
+        "decisions of truncated backpropagation through time in recurrent networks (NAME+gru); default: the largest "
+        f"number up to {MEMORY_SEGMENT} that divides rollouts and minibatches",
         low=1,
     )
     vf_coef: float = setting(0.5, "weight of the value loss", above=0, high=1000)
@@ -103,45 +110,45 @@ class PPOConfig:
         0.03, "KL divergence in nats; an update ends once it exceeds 1.5 times this value; none: never", above=0
     )
     critic_warmup_explained_variance: float = setting(
-        0.5, "explained variance at which the critic's warm-up ends", needs=_AFTER_IMITATION, high=1
+        0.5, "explained variance at which the critic's warm-up ends", needs=_WARMUP, high=1
     )
     critic_warmup_min_updates: int = setting(
-        MIN_CRITIC_UPDATES, "smallest number of updates that train only the critic", needs=_AFTER_IMITATION, low=0
+        MIN_CRITIC_UPDATES, "smallest number of updates that train only the critic", needs=_WARMUP, low=0
     )
     critic_warmup_max_updates: int = setting(
         20, "largest number of updates that train only the critic", needs=_AFTER_IMITATION, low=0
     )
     learning_rate_warmup_updates: int = setting(
-        5, "updates in which the learning rate rises linearly after the critic's warm-up", needs=_AFTER_IMITATION, low=0
+        5, "updates in which the learning rate rises after the critic's warm-up", needs=_AFTER_IMITATION, low=0
     )
     bc_kl_coef_start: float = setting(
         0.2,
         "initial weight of the KL penalty to the BC policy, or to the agent of --init-from",
         flag="bc-kl-coef",
-        needs=_AFTER_IMITATION,
+        needs=f"{_AFTER_IMITATION} and ppo.bc_kl_share",
         low=0,
     )
     bc_kl_share: float = setting(
-        0.3, "share of training after which the KL penalty is zero", needs=_AFTER_IMITATION, low=0, high=1
+        0.3,
+        "share of training after which the KL penalty is zero",
+        needs=f"{_AFTER_IMITATION} and ppo.bc_kl_coef_start",
+        low=0,
+        high=1,
     )
     desync_episodes: bool = setting(
-        False, "cut the first episode of each environment at a random length, so that ends do not coincide"
+        False, "cut each environment's first episode at a random length, so that ends differ"
     )
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.pbrs_gamma is not None and self.pbrs_gamma != self.gamma:
-            advice = f"differs from --gamma {self.gamma}, so shaping would change the optimal policy; leave it out"
-            raise ConfigError(advice, "pbrs_gamma", self.pbrs_gamma)
-        if self.vtrace_rho_clip is not None and self.returns_from != "current":
-            advice = "corrects for policy changes since the rollout; add --returns-from current"
-            raise ConfigError(advice, "vtrace_rho_clip", self.vtrace_rho_clip)
-        if self.critic_warmup_min_updates > max(self.critic_warmup_max_updates, MIN_CRITIC_UPDATES):
-            advice = f"is above --critic-warmup-max-updates {self.critic_warmup_max_updates}; lower it"
-            raise ConfigError(advice, "critic_warmup_min_updates", self.critic_warmup_min_updates)
-        if self.gradient_zeroing == "minibatch" and self.gradient_accumulation == 1:
-            advice = "has no effect with single minibatches; give --gradient-accumulation above 1"
-            raise ConfigError(advice, "gradient_zeroing", self.gradient_zeroing)
+        advice = f"differs from --gamma {self.gamma}, so shaping would change the optimal policy; leave it out"
+        require(self.pbrs_gamma in (None, self.gamma), advice, "pbrs_gamma", self.pbrs_gamma)
+        advice = "corrects for policy changes since the rollout; add --returns-from current"
+        corrected = self.vtrace_rho_clip is None or self.returns_from == "current"
+        require(corrected, advice, "vtrace_rho_clip", self.vtrace_rho_clip)
+        least, most = self.critic_warmup_min_updates, self.critic_warmup_max_updates
+        advice = f"is above --critic-warmup-max-updates {most}; lower it"
+        require(least <= max(most, MIN_CRITIC_UPDATES), advice, "critic_warmup_min_updates", least)
 
     def settled(self, plan: Plan) -> "PPOConfig":
         """Return the settings with learning rate and epochs from the hardware plan where they are None."""
@@ -164,6 +171,8 @@ class PPOConfig:
 
     def ent_coef_at(self, progress: float) -> float:
         """Return the weight of the entropy bonus."""
+        if self.ent_coef is not None:
+            return self.ent_coef
         end = self.ent_coef_start / 10 if self.ent_coef_end is None else self.ent_coef_end
         return self._scheduled(self.ent_coef_start, end, progress)
 

@@ -12,8 +12,17 @@ from typing import Any
 
 from nppsim.errors import REDACTED, ConfigError
 from nppsim.io.reading import read_object
+from nppsim.settings import require
 from rl.config import ExperimentConfig, HardwareConfig, HeadsConfig, HierarchyConfig, StackingConfig
-from rl.config.files import HOW, Settings, config_from_dict, dotted, known_settings, text_settings
+from rl.config.files import (
+    EXECUTION,
+    config_from_dict,
+    dotted,
+    known_settings,
+    text_settings,
+    value_of,
+    with_settings,
+)
 
 CONFIG = "config.json"
 RUN_FILE = "run.json"  # settings of one training, with their sources
@@ -24,7 +33,7 @@ _COMPARED = "policies of a run must be evaluated on the same episodes of the dev
 _PLANNED = "the hardware plan was made when the run began"
 _DRAWN = "the stored state of the curriculum depends on it"
 _CURRICULUM = (
-    "use_curriculum strategy stage_order start_states start_stage threshold stage_thresholds preset formulas active_levels "
+    "use_curriculum strategy stage_order start_states start_stage threshold stage_thresholds preset active_levels "
     "lp_timescale lp_slow lp_min_samples"
 )
 FIXED = {  # setting that cannot change within a run -> reason
@@ -49,8 +58,8 @@ FIXED = {  # setting that cannot change within a run -> reason
 
 def stored_metadata(folder: Path) -> dict[str, Any]:
     """Return the content of a run's ``config.json``; ConfigError if it is missing or damaged."""
-    if not (folder / CONFIG).is_file():
-        raise ConfigError("contains no config.json; give the folder of a run", "--resume-from", folder)
+    exists = (folder / CONFIG).is_file()
+    require(exists, "contains no config.json; give the folder of a run", "--resume-from", folder)
     return read_object(folder / CONFIG, ConfigError, "restore it")
 
 
@@ -58,21 +67,25 @@ def stored_config(folder: Path) -> ExperimentConfig:
     """Return the stored configuration of a run, which includes the changes of earlier resumes."""
     config = config_from_dict(stored_metadata(folder), str(folder / CONFIG))
     hidden = [name for name, value in _values(config).items() if REDACTED in str(value)]
-    if hidden:
-        advice = f"config.json does not contain {', '.join(hidden)}, possible secrets; begin a new run"
-        raise ConfigError(advice, "--resume-from", folder)
+    advice = f"config.json does not contain {', '.join(hidden)}, possible secrets; begin a new run"
+    require(not hidden, advice, "--resume-from", folder)
     return config
 
 
 def resumed_config(config: ExperimentConfig) -> ExperimentConfig:
     """Return the stored configuration with its overrides; ConfigError unless it equals ``config``."""
     assert config.resume_from is not None
-    begun = stored_config(config.resume_from)
+    return checked_resume(stored_config(config.resume_from), config)
+
+
+def checked_resume(begun: ExperimentConfig, config: ExperimentConfig) -> ExperimentConfig:
+    """Return the stored configuration ``begun`` with the overrides of ``config``; ConfigError unless both are equal."""
+    assert config.resume_from is not None
     stored = overridden(begun, config.resume_override)
     _check_evaluated(begun, stored, config.resume_from)
     check_same(stored, config)
-    how: dict[str, Any] = {name: getattr(config, name) for name in HOW}
-    return replace(stored, **how)
+    execution: dict[str, Any] = {name: getattr(config, name) for name in EXECUTION}
+    return replace(stored, **execution)
 
 
 def _check_evaluated(begun: ExperimentConfig, stored: ExperimentConfig, folder: Path) -> None:
@@ -86,41 +99,23 @@ def _check_evaluated(begun: ExperimentConfig, stored: ExperimentConfig, folder: 
 
 def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
     """Apply overrides such as "ppo.gamma=0.99"; ConfigError for settings that cannot change within a run."""
-    stored = config
     wanted = text_settings(overrides, OVERRIDDEN, OVERRIDDEN)
     for key, one in wanted.items():
-        if (location := dotted(*key)) in FIXED and changes(stored, with_settings(stored, {key: one})):
-            raise ConfigError(f"cannot change within a run: {FIXED[location]}; begin a new run", one.location)
-    sources = stored.sources | {dotted(*key): OVERRIDDEN for key in wanted}
-    config = replace(with_settings(stored, wanted), sources=sources)
-    if (new := config.curriculum.chosen) != (old := stored.curriculum.chosen):
-        advice = f"would change --curriculum from {old} to {new}: {_DRAWN}; leave it out, or begin a new run"
-        raise ConfigError(advice, OVERRIDDEN, " ".join(overrides))
-    if "with_pretrain" in stored.conditions and _is_guarded(config) and not _is_guarded(stored):
-        advice = "the retention guard cannot start within a run; add evaluation.retention_guard=off"
-        raise ConfigError(advice, OVERRIDDEN, " ".join(overrides))
-    return config
-
-
-def _is_guarded(config: ExperimentConfig) -> bool:
-    return config.evaluation.retention_guard and config.evaluation.in_training
-
-
-def with_settings(config: ExperimentConfig, wanted: Settings) -> ExperimentConfig:
-    """Return the configuration with the wanted values; a ConfigError names the flag or file of an invalid value."""
-    values: dict[str, dict[str, Any]] = {}
-    for (section, name), one in wanted.items():
-        values.setdefault(section, {})[name] = one.value
-    try:
-        own = values.pop("", {})
-        return replace(config, **own, **{part: replace(getattr(config, part), **some) for part, some in values.items()})
-    except ConfigError as error:
-        locations = {name: one.location for (_, name), one in wanted.items()}
-        raise (error.named(locations[error.field]) if error.field in locations else error) from None
+        location = dotted(*key)
+        if location in FIXED and changes(config, with_settings(config, {key: one})):
+            advice = f"cannot change within a run: {FIXED[location]}; begin a new run"
+            raise ConfigError(advice, OVERRIDDEN, location)
+    sources = config.sources | {dotted(*key): OVERRIDDEN for key in wanted}
+    changed = replace(with_settings(config, wanted), sources=sources)
+    guarded = [one.evaluation.retention_guard and one.evaluation.in_training for one in (config, changed)]
+    starts = "with_pretrain" in config.conditions and guarded == [False, True]
+    advice = "the retention guard cannot start within a run; add evaluation.retention_guard=off"
+    require(not starts, advice, OVERRIDDEN, " ".join(overrides))
+    return changed
 
 
 def check_same(stored: ExperimentConfig, given: ExperimentConfig) -> None:
-    """Raise ConfigError unless both configurations have the same settings; those in HOW may differ."""
+    """Raise ConfigError unless both configurations have the same settings, except those of the execution."""
     different = changes(stored, given)
     if different:
         values = (f"{name} is {_text(was)} in the run and {_text(now)} here" for name, (was, now) in different.items())
@@ -138,12 +133,9 @@ def changes(before: ExperimentConfig, after: ExperimentConfig) -> dict[str, list
 
 
 def _values(config: ExperimentConfig) -> dict[str, object]:
-    """Return setting's name in --resume-override -> value, for all settings except those in HOW."""
-    return {
-        name: getattr(getattr(config, section) if section else config, known.name)
-        for name, section, known in known_settings()
-        if known.name not in HOW
-    }
+    """Return setting's name in --resume-override -> value, for all settings except those of the execution."""
+    known = known_settings()
+    return {name: value_of(config, section, one.name) for name, section, one in known if one.name not in EXECUTION}
 
 
 def _text(value: object) -> str:

@@ -4,11 +4,9 @@ Each level of a pool has a fast and a slow moving average of success.  The absol
 progress of the level.  A small share of draws is uniform over all levels.  A level from outside the pool that is drawn this
 way replaces a level with little learning progress.
 
-``--curriculum-formulas original`` selects the published formulas, for comparison.  They have three defects.  Scores have a
-lower limit, at which nearly all levels are.  The reweighting, which is meant for probabilities, is applied to values from -1
-to 1 and has a pole at a success rate of 47 %.  Levels without a score have weight 0.1, among weights of about 1 / levels.
-The corrected formulas remove the bias of initial values and the lower limit, and reweight values from 0 to 1.  They do not
-magnify tiny differences, and levels without a score have the mean weight of all others.
+Averages are corrected for the bias of their initial values.  The reweighting, which is meant for probabilities, is applied to
+values from 0 to 1.  Levels without a score have the mean weight of all others.  examples/ablations.py has the formulas of an
+earlier program without these corrections.
 Source: Portelas et al. 2019 and Kanitscheider et al. 2021 for learning progress from two averages.
 """
 
@@ -26,7 +24,6 @@ MIN_STD = 0.02  # lower limit of the standard deviation used for z-scores
 MIN_PLAYED_TO_LEAVE = 5  # number of episodes after which a level may leave the pool
 LEAVING_SHARE = 0.4  # fraction of the levels with enough episodes that may leave the pool, lowest scores first
 SCORE_DIGITS = 9  # scores are rounded, so that floating-point errors do not decide which level leaves
-RAW_SCORE = 0.1  # weight of a level without a score in the original formulas
 BASIC_RATE = 0.2  # update rate of the two averages of the basic variant: of success and of its square
 
 
@@ -40,7 +37,6 @@ class Preset:
     timescale: float = 0.1  # update rate of the fast average, per episode
     slow: float = 0.2  # update rate of the slow average, as a fraction of ``timescale``
     early: float = 0.5  # theta of the reweighting; below 0.5 emphasises progress at low success rates, 0.5 disables it
-    exploration_bonus: float = 0.1  # lower limit of scores, only in the original formulas
     success_bonus: float = 0.0  # weight of the success rate in the score
     amplification: float = 10.0  # factor of z-scores before the logistic function
     temperature: float = 0.0  # if above 0, a softmax with this temperature is used instead of the logistic function
@@ -51,7 +47,7 @@ class Preset:
     @staticmethod
     def of(config: CurriculumConfig) -> "Preset":
         """Return the configured preset; parameters that are also set individually replace those of the preset."""
-        names = ("timescale", "slow", "early", "exploration_bonus", "success_bonus", "amplification", "temperature")
+        names = ("timescale", "slow", "early", "success_bonus", "amplification", "temperature")
         own = {name: getattr(config, f"lp_{name}") for name in (*names, "min_samples")}
         own |= {"uniform_share": config.uniform_share, "pool": config.active_levels}
         return replace(PRESETS[config.preset], **{name: value for name, value in own.items() if value is not None})
@@ -59,12 +55,8 @@ class Preset:
 
 PRESETS = {
     "default": Preset(),
-    "stable": Preset(
-        timescale=0.01, exploration_bonus=0.15, amplification=5.0, uniform_share=0.02, min_samples=20, pool=256
-    ),
-    "fast": Preset(
-        timescale=0.2, exploration_bonus=0.05, amplification=15.0, uniform_share=0.005, min_samples=5, pool=256
-    ),
+    "stable": Preset(timescale=0.01, amplification=5.0, uniform_share=0.02, min_samples=20, pool=256),
+    "fast": Preset(timescale=0.2, amplification=15.0, uniform_share=0.005, min_samples=5, pool=256),
     "arena_legacy": Preset(timescale=0.001, pool=256),
     "first": Preset(timescale=0.001, early=0.05, success_bonus=0.1, amplification=1.0, uniform_share=0.25),
 }
@@ -97,7 +89,6 @@ class LearningProgress(Strategy):
     def __init__(self, levels: Levels, config: CurriculumConfig, rng: np.random.Generator):
         super().__init__(levels, config, rng)
         self.preset = Preset.of(config)
-        self.original = config.formulas == "original"
         count = len(levels)
         size = min(count, self.preset.pool)
         self.active = np.zeros(count, bool)
@@ -119,7 +110,7 @@ class LearningProgress(Strategy):
         self.evicted = np.zeros_like(self.evictions)
         self._admit(outcomes.levels[~self.active[outcomes.levels]], outcomes.levels)
         inside = self.active[outcomes.levels]
-        self._average(outcomes.levels[inside], outcomes.won[inside])
+        self.average(outcomes.levels[inside], outcomes.won[inside])
         self._spread()
 
     def _admit(self, new: np.ndarray, played: np.ndarray) -> None:
@@ -146,7 +137,7 @@ class LearningProgress(Strategy):
         self.active[entering] = True
         self.entered[entering] = self.now
 
-    def _average(self, levels: np.ndarray, won: np.ndarray) -> None:
+    def average(self, levels: np.ndarray, won: np.ndarray) -> None:
         """Add outcomes to the averages, vectorised: after k further values, the weight of a value is (1 - rate) ** k."""
         if not len(levels):
             return
@@ -162,8 +153,6 @@ class LearningProgress(Strategy):
         total = self.first[touched] * np.minimum(played, samples)
         total += np.bincount(row, np.where(ordinal < samples, value, 0.0))
         self.first[touched] = total / np.minimum(played + added, samples)
-        if self.original:
-            value = (value - 0.5) / 0.5
         for average, rate, values in (
             (self.fast, self.preset.timescale, value),
             (self.slow, self.preset.timescale * self.preset.slow, value),
@@ -171,7 +160,7 @@ class LearningProgress(Strategy):
             (self.square, BASIC_RATE, value**2),
         ):
             decayed = (1 - rate) ** np.arange(added.max() + 1)
-            weight = np.where(self.original & (ordinal == 0), 1.0, rate) * decayed[remaining]
+            weight = rate * decayed[remaining]
             average[touched] = average[touched] * decayed[added] + np.bincount(row, weight * values)
         self.played[touched] += added
 
@@ -184,10 +173,7 @@ class LearningProgress(Strategy):
         return np.flatnonzero(self.active)
 
     def scores(self) -> np.ndarray:
-        """Learning progress float64[L] of each level; 0 for levels outside the pool.
-
-        With the corrected formulas, it is also 0 for levels that were never played.
-        """
+        """Learning progress float64[L] of each level; 0 for levels outside the pool and levels that were never played."""
         return self._to_all_levels(self.scores_of(self.pool))
 
     def weights(self) -> np.ndarray:
@@ -204,52 +190,33 @@ class LearningProgress(Strategy):
         if self.config.basic_progress:
             mean, square = (self._unbiased(x[levels], BASIC_RATE, levels) for x in (self.mean, self.square))
             return np.sqrt(np.maximum(square - mean**2, 0))
-        return self._original_scores(levels) if self.original else self._corrected_scores(levels)
-
-    def _original_scores(self, levels: np.ndarray) -> np.ndarray:
-        fast, slow = (_reweighted(x[levels], self.preset.early) for x in (self.fast, self.slow))
-        score = np.abs(fast - slow) + self.preset.success_bonus * np.maximum(self.fast[levels], 0)
-        return np.maximum(score, self.preset.exploration_bonus)
-
-    def _corrected_scores(self, levels: np.ndarray) -> np.ndarray:
         baseline = np.minimum(self.first[levels], BASELINE_LIMIT)
         slow = self._unbiased(self.slow[levels], self.preset.timescale * self.preset.slow, levels)
         fast, slow = ((x - baseline) / (1 - baseline) for x in (self.success_of(levels), slow))
         bonus = self.preset.success_bonus * np.clip(fast, 0, 1)
         if self.preset.early < 0.5:
-            fast, slow = (_reweighted(np.clip(x, 0, 1), self.preset.early) for x in (fast, slow))
+            fast, slow = (reweighted(np.clip(x, 0, 1), self.preset.early) for x in (fast, slow))
         return np.abs(fast - slow) + bonus
 
     def success_of(self, levels: np.ndarray) -> np.ndarray:
-        fast = self.fast[levels]
-        return fast / 2 + 0.5 if self.original else self._unbiased(fast, self.preset.timescale, levels)
+        return self._unbiased(self.fast[levels], self.preset.timescale, levels)
 
     def _unbiased(self, average: np.ndarray, rate: float, levels: np.ndarray) -> np.ndarray:
-        """Correct an average for its initial value 0.  Averages of the original formulas start at the first value."""
-        if self.original:
-            return average
+        """Correct an average for its initial value 0."""
         return average / np.maximum(1 - (1 - rate) ** self.played[levels], 1e-12)
 
     def weights_of(self, levels: np.ndarray) -> np.ndarray:
         scored, weights = self.played[levels] >= self.preset.min_samples, np.zeros(len(levels))
-        score = self.scores_of(levels)
-        # The original formulas give levels with a score of 0 the weight 0.
-        counted = scored & (score > 0) if self.original else scored
-        if counted.any():
-            weights[counted] = self._amplified(score[counted])
-        if self.original:
-            weights[scored] /= max(weights[scored].sum(), 1e-12)
-            weights[~scored] = RAW_SCORE
-        else:
-            weights[~scored] = weights[scored].mean() if scored.any() else 1.0
+        if scored.any():
+            weights[scored] = self.amplified(self.scores_of(levels)[scored], MIN_STD)
+        weights[~scored] = weights[scored].mean() if scored.any() else 1.0
         return weights
 
-    def _amplified(self, score: np.ndarray) -> np.ndarray:
+    def amplified(self, score: np.ndarray, min_std: float) -> np.ndarray:
+        """Return weights float64[n] that grow with the scores float64[n].  min_std: lower limit of their deviation."""
         if self.preset.temperature > 0:
             return np.exp((score - score.max()) / self.preset.temperature)
-        spread = score.std()
-        spread = max(spread, 1e-12) if self.original else max(spread, MIN_STD)
-        z = (score - score.mean()) / spread if len(score) > 2 else score
+        z = (score - score.mean()) / max(score.std(), min_std) if len(score) > 2 else score
         return 1 / (1 + np.exp(-np.clip(self.preset.amplification * z, -50, 50)))
 
     def _spread(self) -> None:
@@ -276,7 +243,7 @@ class LearningProgress(Strategy):
         return {tag: value for group in groups for tag, value in group(self).items()}
 
 
-def _reweighted(p: np.ndarray, theta: float) -> np.ndarray:
+def reweighted(p: np.ndarray, theta: float) -> np.ndarray:
     """Reweight probabilities: theta below 0.5 magnifies changes near 0; theta 0.5 returns ``p``."""
     if theta == 0.5:
         return p

@@ -22,7 +22,7 @@ from nppsim.io.files import replacing, write_text
 from nppsim.parallel.workers import usable_cores
 from nppsim.pictures import render
 from nppsim.pictures.film import record
-from nppsim.pictures.render import FilmLook
+from nppsim.pictures.render import FilmSettings
 from nppsim.pictures.schemes import painted
 from nppsim.planner import plan
 from nppsim.replays.replay import Replay
@@ -96,13 +96,13 @@ def _film(out_dir: Path, frame_skip: int, config: VideoConfig, episode: EpisodeR
     with replacing(out_dir / route) as temporary:
         picture.save(temporary, format="PNG")
     planned = plan(episode.level) if config.ghost else None
-    look = FilmLook(
+    look = FilmSettings(
         fps=config.video_fps,
         title=title,
         category=episode.category,
         outcome=outcome,
-        ghost=planned.inputs if planned else None,
-        ghost_name="planner",
+        second=planned.inputs if planned else None,
+        second_name="planner",
         notes=_subtasks(episode, frame_skip),
     )
     record(out_dir / video, episode.level, episode.inputs, look, run=run)

@@ -97,7 +97,7 @@ def take_part(config: ExperimentConfig, data: Data, task: Task, ranks: Ranks) ->
         ranks.stop = stop
         total = ranks.serve(ppo)
         if total is not None:
-            ppo.learn(total)
+            ppo.learn(total - ppo.num_timesteps, reset_num_timesteps=False)
         ranks.serve(ppo)
 
 

@@ -117,5 +117,5 @@ def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:
     ppo = make_ppo(env, architecture, settings, plan, statistics=statistics, device=plan.device)
     ppo.learn(plan.batch_size)
     decisions, seconds = ppo.decisions_played, ppo.seconds
-    ppo.learn((1 + TIMED_UPDATES) * plan.batch_size)
+    ppo.learn(TIMED_UPDATES * plan.batch_size, reset_num_timesteps=False)
     return (ppo.decisions_played - decisions) / (ppo.seconds - seconds)

@@ -69,7 +69,7 @@ def render_report(experiment: Mapping, folder: Path) -> str:
         curves=_curves(runs),
         colours=[(colour, name) for colour, name, _ in coloured(runs)],
         distillation=_distillation(runs),
-        ledgers=_ledgers(runs),
+        reward_plots=_reward_plots(runs),
         parts=_parts(sections),
         players=players if any(film["player"] for film in films) else None,
         machine=experiment["machine"],
@@ -253,7 +253,7 @@ def _distillation(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
     return plots
 
 
-def _ledgers(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
+def _reward_plots(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
     """Return one chart per run of the reward per episode, with a line per reward term."""
     plots = []
     for name, scalars in runs.items():

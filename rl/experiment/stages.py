@@ -50,7 +50,7 @@ from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import check_same_policy, transfer
 from rl.ppo import make_ppo
-from rl.ppo.logs import BOARD, FunctionOutput, cut_events, speed, write_settings
+from rl.ppo.logs import BOARD, FunctionOutput, cut_events, write_settings
 from rl.ppo.ppo import PPO
 from rl.ppo.variants.recurrent import segment_length
 from rl.ppo.vec_env import BatchVecEnv
@@ -262,7 +262,7 @@ def ppo(training: Training) -> None:
             setup.log(f"{name}: no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies")
         stop_if(stop)
     events, summary = monitor.events + agent.sampler.events, agent.sampler.summary()
-    training.add(events=events, curriculum=summary, speed=speed(agent))
+    training.add(events=events, curriculum=summary, speed=agent.speed())
 
 
 def make_agent(training: Training) -> PPO:
@@ -337,7 +337,7 @@ def learn(setup: TrainingSetup, agent: PPO, monitor: TrainingMonitor) -> None:
             callbacks.append(Audit(setup.config.audit, setup.folder, monitor.warn, setup.config.silence))
         if setup.doctor.rehearses:
             callbacks.append(ExamineFirstUpdate(setup.doctor))
-        agent.learn(total, callback=[*callbacks, monitor])
+        agent.learn(total - agent.num_timesteps, callback=[*callbacks, monitor], reset_num_timesteps=False)
         stop_if(monitor.stop)
         agent.logger.close()
         monitor.save(monitor.checkpoints.final)

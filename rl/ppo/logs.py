@@ -10,16 +10,14 @@ A resumed run has neither duplicates nor gaps, whenever it was interrupted.
 
 import csv
 import io
-import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from stable_baselines3.common.logger import KVWriter, filter_excluded_keys
-from stable_baselines3.common.utils import safe_mean
 
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
@@ -28,86 +26,42 @@ from nppsim.io.files import append_text, naming, write_bytes, write_text
 from nppsim.io.reading import read_bytes
 from nppsim.physics.outcomes import WON
 from rl.events import WRITTEN, EventsError, EventWriter, own_event_files, reading_events
-from rl.ppo.losses import NOT_FINITE, DivergedError, LossWeights
-
-EPISODE_WINDOW = 100  # number of latest episodes in the means of ``rollout/``
-
-if TYPE_CHECKING:
-    from rl.ppo.ppo import PPO
+from rl.ppo.losses import Losses, LossWeights
 
 
-def record_rollout(ppo: "PPO", seconds: float) -> None:
-    """Record metrics of the latest rollout and of ``counted_episodes``.  seconds: duration of the rollout."""
-    episodes, record = ppo.counted_episodes, ppo.logger.record
-    for episode in episodes[-EPISODE_WINDOW:]:
-        ppo.episode_returns.append(float(episode["ret"]))
-        ppo.episode_lengths.append(int(episode["decisions"]))
-        ppo.episode_wins.append(bool(episode["outcome"] == WON))
-    record("sim/decisions_per_s", ppo.sim.num_envs * ppo.ranks.size * ppo.n_steps / seconds)
-    record("sim/episodes", len(episodes))
-    record("sim/distinct_levels", len(np.unique(episodes["level"])))
-    if len(episodes):
-        record("sim/wins", int((episodes["outcome"] == WON).sum()))
-        for name, value in zip(reward.TERMS, episodes["terms"].mean(axis=0), strict=True):
-            record(f"reward/{name}", float(value))
-        record("reward/return", float(episodes["ret"].mean()))
-    for tag, value in ppo.sampler.metrics().items():
-        record(tag, value)
-    counts = torch.bincount(ppo.rollout_buffer.flat("actions"), minlength=NUM_ACTIONS).cpu().numpy()
-    for name, share in zip(ACTION_TAGS, counts / counts.sum(), strict=True):
-        record(f"actions/frequency/{name}", share)
+def rollout_metrics(episodes: np.ndarray, actions: torch.Tensor) -> dict[str, float]:
+    """Return metrics of a rollout by tag.
 
-
-def record_update(ppo: "PPO", weights: LossWeights, norms: list[torch.Tensor], **values: float) -> None:
-    """Record mean losses and coefficients of the latest update.
-
-    norms: norm of the gradients of each step, before clipping.
-    values: other metrics by name.
-    Raises DivergedError if a norm is not finite.
+    episodes: EPISODE_DTYPE[k], records of the episodes that ended.
+    actions: int64[T * N].
     """
-    record = ppo.logger.record
-    if ppo.losses:
-        lengths = torch.stack(norms).tolist()
-        if not all(map(math.isfinite, lengths)):
-            raise DivergedError(f"update {ppo.updates}: a gradient is not finite; {NOT_FINITE}")
-        for name, value in zip(ppo.losses[0]._fields, np.mean(ppo.losses, axis=0), strict=True):
-            record(f"train/{name}", float(value))
-        record("train/grad_norm", float(np.mean(lengths)))
+    metrics: dict[str, float] = {
+        "sim/episodes": len(episodes),
+        "sim/distinct_levels": len(np.unique(episodes["level"])),
+    }
+    if len(episodes):
+        metrics["sim/wins"] = int((episodes["outcome"] == WON).sum())
+        terms = episodes["terms"].mean(axis=0).tolist()
+        metrics |= {f"reward/{name}": value for name, value in zip(reward.TERMS, terms, strict=True)}
+        metrics["reward/return"] = float(episodes["ret"].mean())
+    counts = torch.bincount(actions, minlength=NUM_ACTIONS).cpu().numpy()
+    shares = zip(ACTION_TAGS, counts / counts.sum(), strict=True)
+    return metrics | {f"actions/frequency/{name}": share for name, share in shares}
+
+
+def update_metrics(losses: Sequence[Losses[float]], norms: Sequence[float], weights: LossWeights) -> dict[str, float]:
+    """Return mean losses and coefficients of an update.
+
+    losses, norms: losses of each optimiser step, and norm of its gradients before clipping; empty without a step.
+    """
+    metrics: dict[str, float] = {}
+    if losses:
+        metrics |= zip(losses[0]._fields, np.mean(losses, axis=0).tolist(), strict=True)
+        metrics["grad_norm"] = float(np.mean(norms))
     for name in ("ent_coef", "bc_kl_coef", "clip_range", "clip_range_vf"):
         if (coefficient := getattr(weights, name)) is not None:
-            record(f"train/{name}", coefficient)
-    for name, value in values.items():
-        record(f"train/{name}", value)
-    record("train/explained_variance", ppo.explained_variance)
-    record("train/gamma", ppo.gamma)
-    record("train/n_updates", ppo.n_passes)
-
-
-def dump(ppo: "PPO") -> None:
-    """Write all recorded metrics, with means over the latest episodes and the speed of training."""
-    record, elapsed = ppo.logger.record, max(ppo.elapsed_s, 1e-9)
-    record("time/iterations", ppo.updates + 1, exclude="tensorboard")
-    if ppo.episode_returns:
-        record("rollout/ep_rew_mean", safe_mean(ppo.episode_returns))
-        record("rollout/ep_len_mean", safe_mean(ppo.episode_lengths))
-        record("rollout/success_rate", safe_mean(ppo.episode_wins))
-    record("time/fps", int(ppo.num_timesteps / elapsed))
-    record("time/time_elapsed", int(elapsed), exclude="tensorboard")
-    record("time/total_timesteps", ppo.num_timesteps, exclude="tensorboard")
-    ppo.logger.dump(step=ppo.num_timesteps)
-
-
-def speed(ppo: "PPO") -> dict[str, Any]:
-    """Return the content of "speed" in results.json; rates and shares of time exclude evaluations."""
-    seconds = max(ppo.seconds, 1e-9)
-    share = {phase: spent / seconds for phase, spent in ppo.phase_seconds.items()}
-    return {
-        "decisions": ppo.num_timesteps,
-        "ppo_time_s": ppo.elapsed_s,
-        "decisions_per_s": ppo.decisions_played / seconds,
-        "cores_used": ppo.cpu_seconds / seconds,
-        "share": share | {"rest": max(0.0, 1.0 - sum(share.values()))},
-    }
+            metrics[name] = coefficient
+    return metrics
 
 
 TABLE = "progress.csv"

@@ -5,7 +5,7 @@ Source: Schulman et al. 2017 (PPO), Schmitt et al. 2018 (kickstarting: KL penalt
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -14,9 +14,7 @@ import torch.nn.functional as F
 from hardware.thread_pool import ThreadPool, summed_gradients
 from nppsim.errors import UserError
 from rl.policy.policy import NppPolicy
-
-if TYPE_CHECKING:
-    from rl.ppo.ppo import PPO
+from rl.ppo.rollout_buffer import RolloutBuffer
 
 Number = TypeVar("Number", torch.Tensor, float)
 NOT_FINITE = "lower --initial-lr, or look for observations that are not finite"
@@ -65,26 +63,6 @@ class LossWeights:
     critic_only: bool = False
     return_variance: float = 1.0
     clip_range_vf: float | None = None
-
-
-def loss_weights(ppo: "PPO") -> LossWeights:
-    """Return the coefficients of the losses for the next update."""
-    config, progress = ppo.config, ppo.progress
-    penalty = 0.0
-    if ppo.reference is not None and not ppo.critic_only:
-        penalty = ppo.kl_penalty_scale * config.bc_kl_coef_at(progress - ppo.kl_penalty_start)
-    # Adam's steps do not depend on the scale of gradients, but on the balance between critic and actor.  So the value loss is
-    # divided by the variance of the returns, as a simple alternative to PopArt (van Hasselt et al. 2016).
-    variance = float(ppo.ranks.all_gather(ppo.rollout_buffer.returns).var())
-    return LossWeights(
-        clip_range=ppo.active_config.clip_range_at(progress),
-        vf_coef=config.vf_coef,
-        ent_coef=ppo.active_config.ent_coef_at(progress),
-        bc_kl_coef=penalty,
-        critic_only=ppo.critic_only,
-        return_variance=variance if config.scale_value_loss and variance > 0 else 1.0,
-        clip_range_vf=config.clip_range_vf_at(progress),
-    )
 
 
 @dataclass(frozen=True)
@@ -158,17 +136,39 @@ def normalized(advantages: torch.Tensor, among: torch.Tensor | None = None) -> t
     return (advantages - among.mean()) / (among.std() + 1e-8)
 
 
+@torch.no_grad()
+def evaluate_rollout(
+    policy: NppPolicy, buffer: RolloutBuffer, pool: ThreadPool, size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Evaluate a policy on a whole rollout; return log-probabilities float32[T * N, 6] and values float32[T * N].
+
+    size: number of decisions per pass through the network.
+    """
+    order = buffer.evaluation_order()
+
+    @torch.no_grad()
+    def part(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
+        pieces = [policy.logits_and_values(buffer.observations(index)) for index in order[rows].split(size)]
+        return torch.cat([F.log_softmax(logits, dim=1) for logits, _ in pieces]), torch.cat([v for _, v in pieces])
+
+    begins = np.arange(0, len(buffer), buffer.segment) if buffer.segment > 1 else None
+    log_probs, values = (torch.cat(parts) for parts in zip(*pool.map_rows(len(buffer), part, begins), strict=True))
+    back = order.argsort() if buffer.segment > 1 else slice(None)
+    return log_probs[back], values[back]
+
+
 def set_gradients(
     policy: NppPolicy,
     pool: ThreadPool,
     observations: Callable[[torch.Tensor], Mapping[str, torch.Tensor]],
     samples: Samples,
     minibatches: Sequence[torch.Tensor],
-    weights: LossWeights,
-    high_level_losses: Any = None,
+    losses_of: Callable[[Mapping[str, torch.Tensor], Any], Losses[torch.Tensor]],
+    *,
+    critic_only: bool = False,
     segment: int = 1,
-) -> Any:
-    """Set the gradients of one optimiser step; return the losses as floats.
+) -> list[float]:
+    """Set the gradients of one optimiser step; return the means of all losses over its decisions.
 
     Parameters that the step does not train have no gradient.
     policy: the policy to train.
@@ -176,15 +176,15 @@ def set_gradients(
     observations: function that returns the observations of decisions, given their indices int64[B].
     samples: all decisions of the rollout.
     minibatches: indices int64[B] of the decisions of each pass through the network; the gradients are accumulated.
-    weights: coefficients of the losses.
-    high_level_losses: losses of a high level (``rl.ppo.variants.hierarchical.HighLevelLosses``), or None.
+    losses_of: function that returns the losses of decisions, given their observations and samples.
+    critic_only: True to leave the parameters of the actor unchanged.
     segment: number of consecutive decisions that must stay together; it must divide each B.
     """
     # While the critic is trained alone, the shared encoder must not change, as the actor depends on it.
     trained = [
         parameter
         for name, parameter in policy.named_parameters()
-        if parameter.requires_grad and ("value_net" in name or not weights.critic_only)
+        if parameter.requires_grad and ("value_net" in name or not critic_only)
     ]
     policy.optimizer.zero_grad(set_to_none=True)
     if samples.weights is not None:
@@ -193,11 +193,7 @@ def set_gradients(
     for minibatch in minibatches:
 
         def loss(rows: slice, of: torch.Tensor = minibatch) -> tuple[torch.Tensor, torch.Tensor]:
-            obs, part = observations(of[rows]), samples.take(of[rows])
-            logits, values = policy.logits_and_values(obs)
-            losses = ppo_losses(logits, values, part, weights)
-            if high_level_losses is not None:
-                losses = high_level_losses(losses, policy, obs, part, weights)
+            losses = losses_of(observations(of[rows]), samples.take(of[rows]))
             return losses.loss, torch.stack(losses)
 
         begins = np.arange(0, len(minibatch), segment) if segment > 1 else None
@@ -208,7 +204,7 @@ def set_gradients(
             if gradient is not None:
                 gradient = gradient if share == 1 else share * gradient
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-    return (Losses if high_level_losses is None else high_level_losses.kind)(*total.tolist())
+    return total.tolist()
 
 
 class GradientStatistics:
@@ -231,6 +227,6 @@ class GradientStatistics:
         self._rows.append(row)
 
     def means(self) -> dict[str, float]:
-        """Return the means over all steps by "statistic/layer"; empty without steps."""
+        """Return the means over all steps by "gradients/statistic/layer"; empty without steps."""
         names = self._rows[0] if self._rows else {}
-        return {name: float(torch.stack([row[name] for row in self._rows]).mean()) for name in names}
+        return {f"gradients/{name}": float(torch.stack([row[name] for row in self._rows]).mean()) for name in names}

@@ -38,7 +38,7 @@ from rl.config.ppo import MEMORY_SEGMENT
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE
-from rl.ppo.losses import LossWeights, Samples, set_gradients
+from rl.ppo.losses import Losses, LossWeights, Samples, ppo_losses, set_gradients
 
 ROUNDS = 6  # updates per candidate; only the fastest counts, as other programs may interfere
 ENOUGH_SECONDS = 4.0  # no further round begins after these seconds
@@ -153,7 +153,11 @@ def _bytes(tensor: torch.Tensor) -> int:
 
 def _update(policy: NppPolicy, batch: _Minibatch, pool: ThreadPool) -> None:
     """Compute gradients and make a step of the optimiser, as PPO does."""
-    set_gradients(policy, pool, batch.observations, batch.samples, [batch.index], WEIGHTS, segment=batch.segment)
+
+    def losses(observations: Mapping[str, torch.Tensor], samples: Samples) -> Losses[torch.Tensor]:
+        return ppo_losses(*policy.logits_and_values(observations), samples, WEIGHTS)
+
+    set_gradients(policy, pool, batch.observations, batch.samples, [batch.index], losses, segment=batch.segment)
     policy.optimizer.step()
 
 

@@ -357,7 +357,7 @@ def film(one: Solved, folder: Path, fps: int) -> dict[str, Any]:
     with replacing(folder / ROUTES / f"{one.stem}.png") as temporary:
         picture.save(temporary, format="PNG")
     video = f"{FILMS}/{one.stem}.mp4"
-    look = render.FilmLook(fps=fps, title=name, category=one.task.category)
+    look = render.FilmSettings(fps=fps, title=name, category=one.task.category)
     record(folder / video, level, replay.inputs, look, run=run)
     png = (folder / ROUTES / f"{one.stem}.png").read_bytes()
     return {"name": name, "category": one.task.category, "frames": replay.frames, "link": video, "poster": png}

@@ -18,7 +18,7 @@ from nppsim.physics import outcomes
 from nppsim.planner.search import PlanStart
 from nppsim.reward import GAMMA, TERMS
 from nppsim.simulate import simulate
-from nppsim.studio.agents import Decision, Ending
+from nppsim.studio.agents import Decision, EpisodeEnd
 from rl.config.evaluation import PATIENCE
 from rl.config.rewards import RewardSettings
 from rl.evaluation.suite import EvaluationSuite
@@ -116,7 +116,7 @@ class WatchedAgent:
 
     def tries(
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
-    ) -> Generator[Ending, None, None]:
+    ) -> Generator[EpisodeEnd, None, None]:
         """Play episodes on each level; see ``Agent``.  Equal arguments give equal results."""
         policy = copy.deepcopy(self._policy)
         width, number = max(TOGETHER // episodes, 1), 0
@@ -139,7 +139,7 @@ class WatchedAgent:
                 banks = [LevelBank([level], known={level: suite.bank.compiled[i]}) for i, level in enumerate(group)]
                 for one in suite.run(policy, deterministic=deterministic):
                     x, y = simulate(banks[one.level_index], one.inputs).position[-1].tolist()
-                    yield Ending(first + one.level_index, one.outcome, one.frames, x, y)
+                    yield EpisodeEnd(first + one.level_index, one.outcome, one.frames, x, y)
 
 
 def _recorded(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxPolicy, dict[str, torch.Tensor]]:

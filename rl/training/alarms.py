@@ -19,7 +19,8 @@ from nppsim.actions import NUM_ACTIONS
 from nppsim.physics.outcomes import WON
 from rl.events import EventsError, require_tags
 from rl.policy.policy import NppPolicy
-from rl.ppo.logs import BOARD, EPISODE_WINDOW
+from rl.ppo.base import EPISODE_WINDOW
+from rl.ppo.logs import BOARD
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
 from rl.training.callbacks import PPOCallback, memory_mib

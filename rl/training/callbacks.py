@@ -24,7 +24,8 @@ from torch import profiler
 
 from nppsim.io.files import append_text, table, write_json, write_text
 from rl.config import ProfilingConfig
-from rl.ppo.ppo import PHASES, PPO
+from rl.ppo.base import PHASES
+from rl.ppo.ppo import PPO
 
 FOLDER = "profiling"
 PROFILERS = "profilers"  # phase: traces and memory snapshots

@@ -20,7 +20,7 @@ from rl.ppo.ppo import PPO
 from rl.training.callbacks import PPOCallback
 from rl.training.digests import check_written
 from rl.training.model_selection import Candidate, EarlyStopping, Evaluate, Evaluation, Remote, Retention, in_points
-from rl.training.training_state import Checkpoints, load_training_state, training_state
+from rl.training.training_state import Checkpoints
 from rl.upload import Uploader, UploadError
 
 PRINT_SECONDS = 20.0  # time between progress messages
@@ -337,7 +337,7 @@ class TrainingMonitor(PPOCallback):
     def save(self, path: Path) -> None:
         """Write a checkpoint with the state of training."""
         self.scalars.sync()
-        self._write(path, self.model.policy, training_state(self.model) | {"monitor": self.state()})
+        self._write(path, self.model.policy, self.model.training_state() | {"monitor": self.state()})
 
     def _write(self, path: Path, policy: NppPolicy, training: dict | None = None) -> None:
         config = self.config.to_dict()
@@ -406,7 +406,7 @@ class TrainingMonitor(PPOCallback):
         try:
             if not is_over:
                 self._open_scalars(training["monitor"]["written"])
-            load_training_state(ppo, policy_state, training)
+            ppo.load_training_state(policy_state, training)
             self.load(training["monitor"])
         except KeyError as error:
             raise checkpoint.CheckpointError(

@@ -9,28 +9,20 @@
 ``best.safetensors`` has the best weights so far for users; the checkpoints also contain these weights.
 """
 
-import copy
 import io
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from stable_baselines3 import PPO as StableBaselinesPPO
 
-from nppsim.errors import ConfigError
 from nppsim.io.files import append_text, write_bytes, write_text
 from rl.events import WRITTEN
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import NppPolicy
 from rl.ppo.ppo import PPO
-
-NUMBERS = (  # attributes of PPO, stored in checkpoints
-    *("updates", "actor_updates", "critic_only", "kl_penalty_scale", "kl_penalty_start"),
-    *("seconds", "cpu_seconds", "decisions_played", "num_timesteps", "n_passes"),
-)
 
 
 def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
@@ -48,7 +40,7 @@ def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
         gae_lambda=ppo.gae_lambda,
         clip_range=config.clip_range,
         clip_range_vf=config.clip_range_vf,
-        ent_coef=config.ent_coef_start,
+        ent_coef=config.ent_coef_at(0.0),
         vf_coef=config.vf_coef,
         max_grad_norm=config.max_grad_norm,
         target_kl=config.target_kl,
@@ -65,78 +57,6 @@ def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
     archive = io.BytesIO()  # in memory, as torch's writer raises an unclear error on a full disk
     model.save(archive)
     write_bytes(path, archive.getbuffer())
-
-
-def process_state(ppo: PPO) -> dict[str, Any]:
-    """Return the state of one training process."""
-    return {
-        **ppo.extra_state(),
-        "environments": ppo.env.state(),
-        "curriculum": ppo.sampler.state_dict(),
-        "shuffling": ppo.rng.bit_generator.state,
-        "sampling": ppo.action_rng.get_state(),
-        "torch": torch.get_rng_state(),
-    }
-
-
-def training_state(ppo: PPO) -> dict[str, Any]:
-    """Return everything except the weights that training needs to resume between two updates, bit for bit on a CPU.
-
-    Call this function in the first process only.  The entry "others" has the ``process_state`` of the other processes.
-    """
-    others = ppo.ranks.call_peers(process_state)
-    infos = [{"r": ret, "l": length} for ret, length in zip(ppo.episode_returns, ppo.episode_lengths, strict=True)]
-    return {
-        "optimizer": ppo.policy.optimizer.state_dict(),
-        **{name: getattr(ppo, name) for name in NUMBERS},
-        "elapsed_s": ppo.elapsed_s,
-        "phase_seconds": dict(ppo.phase_seconds),
-        "episodes": [infos, list(ppo.episode_wins)],
-        "reference": None if ppo.reference is None else ppo.reference.state_dict(),
-        **process_state(ppo),
-        **({"others": others} if others else {}),
-    }
-
-
-def load_training_state(ppo: PPO, policy_state: dict, training: dict) -> None:
-    """Load the weights and the ``training_state`` of a checkpoint in all processes.
-
-    Raises ConfigError for other environments or another number of processes.
-    """
-    others = training.get("others", [])
-    if not ppo.ranks.rank and len(others) + 1 != ppo.ranks.size:
-        raise ConfigError(
-            f"the run was trained by {len(others) + 1} processes, not {ppo.ranks.size}; resume it with "
-            f"--num-processes {len(others) + 1}"
-        )
-    common = {name: value for name, value in training.items() if name != "others"}
-    ppo.ranks.call_peers(_load_other, policy_state, common, others)
-    ppo.restore(policy_state, training["optimizer"], training["actor_updates"])
-    for name in NUMBERS:
-        setattr(ppo, name, training[name])
-    ppo.elapsed_before_s = training["elapsed_s"]
-    ppo.kl_penalty_start = min(ppo.kl_penalty_start, ppo.progress)  # progress is smaller if the run was extended
-    ppo.phase_seconds.update(training["phase_seconds"])
-    ppo.env.load(training["environments"])
-    ppo.started = True
-    infos, wins = training["episodes"]
-    ppo.episode_returns.extend(info["r"] for info in infos)
-    ppo.episode_lengths.extend(info["l"] for info in infos)
-    ppo.episode_wins.extend(wins)
-    ppo.sampler.load_state_dict(training["curriculum"])
-    ppo.apply_stage_settings()
-    ppo.rng.bit_generator.state = training["shuffling"]
-    ppo.action_rng.set_state(training["sampling"])
-    torch.set_rng_state(training["torch"])
-    if training["reference"] is not None:
-        ppo.reference = copy.deepcopy(ppo.policy).requires_grad_(False)
-        ppo.reference.load_state_dict(training["reference"])
-    ppo.load_extra_state(training)
-
-
-def _load_other(ppo: PPO, policy_state: dict, training: dict, others: list[dict]) -> None:
-    """Load the state of this process, which is not the first."""
-    load_training_state(ppo, policy_state, training | others[ppo.ranks.rank - 1])
 
 
 FINAL = f"final{checkpoint.SUFFIX}"

@@ -64,7 +64,7 @@ def run_command(*arguments):
     return command_line.main(["report", *map(str, arguments)])
 
 
-def test_scores_of_a_sequence_worked_out_by_hand():
+def test_scores_known_sequence_match_hand_computation():
     actions = np.array([2, 2, 2, 5, 2, 2])
     previous = previous_actions(actions)
     assert previous.tolist() == [0, 2, 2, 2, 5, 2]
@@ -76,7 +76,7 @@ def test_scores_of_a_sequence_worked_out_by_hand():
 # the numbers
 
 
-def test_counts_of_a_set_made_by_hand(tmp_path):
+def test_analyse_known_set_counts_actions_and_values(tmp_path):
     near, far = level(20), level(60)
     files = write(
         tmp_path,
@@ -93,7 +93,7 @@ def test_counts_of_a_set_made_by_hand(tmp_path):
     assert not {"x", "vx"} & {*analysis.constant, *analysis.nearly_constant}
 
 
-def test_anomalies_have_names_and_numbers(tmp_path):
+def test_analyse_unusual_replays_lists_anomalies(tmp_path):
     of = level()
     plain = play(of, (RIGHT, 400))
     frames = plain.frames
@@ -127,15 +127,15 @@ def test_anomalies_have_names_and_numbers(tmp_path):
     assert "same level and actions" in analysis.anomalies["duplicate"][0].detail
     assert found[DEFECT].keys() == {"simple/plain.replay"}
     assert f"{frames + 5} inputs declared" in analysis.anomalies[DEFECT][0].detail
-    texts = " ".join(f.text for f in analysis.findings)
+    texts = " ".join(f.text for f in analysis.remarks)
     assert (
         f"{IDLE}: 1 of 4" in texts and "2 of 6 replays cannot be used" in texts and "without an example: jump," in texts
     )
-    assert not any(f.problem for f in analysis.findings)
+    assert not any(f.problem for f in analysis.remarks)
     assert analysis.par[[d.name for d in analysis.found.demonstrations].index(idle)] == frames
 
 
-def test_a_recording_with_a_large_deviation_after_retiming_is_an_anomaly(tmp_path, monkeypatch):
+def test_analyse_large_retiming_deviation_is_anomaly(tmp_path, monkeypatch):
     of = level()
     files = write(tmp_path, a__on=play(of, (RIGHT, 400)), a__off=play(level(44), (0, 1), (RIGHT, 400)))
     assert RETIMED_FAR not in analyse(files, 4).anomalies
@@ -144,7 +144,7 @@ def test_a_recording_with_a_large_deviation_after_retiming_is_an_anomaly(tmp_pat
     assert one.name == "a/off.replay" and one.value > 0 and "px from the recording" in one.detail
 
 
-def test_several_demonstrations_and_mirror_images_are_counted(tmp_path):
+def test_analyse_mirrored_levels_counted_as_pairs(tmp_path):
     of = level()
     plain, late = play(of, (RIGHT, 400)), play(of, (0, 8), (RIGHT, 400))
     image = mirror_replay(plain)
@@ -155,7 +155,7 @@ def test_several_demonstrations_and_mirror_images_are_counted(tmp_path):
     assert analysis.same_mirrored == 1
 
 
-def test_levels_with_and_without_demonstration(tmp_path):
+def test_analyse_level_coverage_with_and_without_demonstration(tmp_path):
     levels = [level(d) for d in range(10, 50)]
     crowded = level(60, entities=[(kinds.MINE, 80, 50), (kinds.MINE, 90, 50), (kinds.REGULAR_DOOR, 100, 50, 0)])
     every = level_set(
@@ -165,7 +165,7 @@ def test_levels_with_and_without_demonstration(tmp_path):
     coverage = analyse(files, 4, levels=[every]).coverage
     assert coverage["short"].sum() == 10 and len(coverage["short"]) == 41
     assert not coverage["long"].any()
-    texts = [f.text for f in analyse(files, 4, levels=[every]).findings]
+    texts = [f.text for f in analyse(files, 4, levels=[every]).remarks]
     assert "long: 0 of 1 levels have a demonstration (0.0%)" in texts
     assert "short: 10 of 41 levels have a demonstration (24.4%)" in texts
 
@@ -185,7 +185,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_report_is_complete_and_the_status_0(folder, capsys):
+def test_report_command_complete_returns_0(folder, capsys):
     level_set(folder / "levels", (level(20), "a", 90), (level(28), "a", 90), (level(60), "b", 200))
     level_set(folder / "test", (level(70), "a", None))
     assert run_command(folder / "replays", "--levels", folder / "levels", "--held-out", folder / "test") == 0
@@ -195,7 +195,7 @@ def test_the_report_is_complete_and_the_status_0(folder, capsys):
     assert "b/lost <1>.replay" in printed.out and "never vary" in printed.out
 
 
-def test_at_most_ten_anomalies_of_each_kind_are_listed(tmp_path):
+def test_text_many_anomalies_lists_ten_of_each_kind(tmp_path):
     late = {f"a__late{i:02d}": play(level(), (0, 100 + i), (RIGHT, 400)) for i in range(0, 60, 4)}
     text = analyse(write(tmp_path, a__one=play(level(), (RIGHT, 400)), **late), 4).text()
     listed = text[text.index(f"\n{IDLE}: 15\n") :]
@@ -203,7 +203,7 @@ def test_at_most_ten_anomalies_of_each_kind_are_listed(tmp_path):
 
 
 @pytest.mark.parametrize("image", [lambda one: one, mirror], ids=["equal", "mirrored"])
-def test_a_held_out_level_is_a_leak(folder, capsys, image):
+def test_analyse_held_out_level_is_leak(folder, capsys, image):
     level_set(folder / "test", (image(level(60)), "b", None), (level(70), "b", None))
     assert run_command(folder / "replays", "--held-out", folder / "test") == 1
     assert "PROBLEM: LEAK: 1 of 3 demonstrations are of held-out levels" in capsys.readouterr().out
@@ -221,7 +221,7 @@ def test_a_held_out_level_is_a_leak(folder, capsys, image):
         (["{folder}/replays", "--frame-skip", "0"], "--frame-skip 0: give a whole number from 1 to 60"),
     ],
 )
-def test_bad_input_is_one_clear_error(folder, capsys, arguments, message):
+def test_report_command_bad_input_prints_one_error(folder, capsys, arguments, message):
     (folder / "empty").mkdir()
     (folder / "broken").mkdir()
     (folder / "broken" / "bad.map").write_bytes(b"no level")
@@ -231,13 +231,13 @@ def test_bad_input_is_one_clear_error(folder, capsys, arguments, message):
     assert printed.startswith("error: ") and message in printed and printed.count("error") == 1
 
 
-def test_a_bar_is_shown_on_a_terminal_only(folder, capsys, monkeypatch):
+def test_progress_bar_terminal_only(folder, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert run_command(folder / "replays") == 0
     printed = capsys.readouterr().err
     assert "playback" in printed and "states" in printed
 
 
-def test_the_report_needs_no_torch():
+def test_report_command_runs_without_torch():
     code = "import sys, bc.analysis; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -53,7 +53,7 @@ class Remembering(torch.nn.Module):
     in_sequences = staticmethod(Counter.in_sequences)
 
 
-def test_every_row_is_used_once_and_segments_begin_with_their_states():
+def test_epoch_sequences_cover_rows_once_from_initial_states():
     dataset = remembering(LENGTHS)
     rows, batches = dataset.rows(validation=False), batches_of(Counter(), dataset, "cpu")
     assert isinstance(batches, Sequences)
@@ -72,7 +72,7 @@ def test_every_row_is_used_once_and_segments_begin_with_their_states():
         assert (Counter().step(observations)[2][:, 0] == age + 1).all()
 
 
-def test_evaluation_uses_whole_demonstrations():
+def test_evaluation_batches_are_whole_demonstrations():
     dataset = remembering((*LENGTHS, 3 * EVALUATION_BATCH, 7))
     rows, batches = dataset.rows(validation=False), Sequences(Counter(), dataset, "cpu")
     parts = list(batches.parts(rows))
@@ -85,7 +85,7 @@ def test_evaluation_uses_whole_demonstrations():
         list(batches.parts(rows[1:]))
 
 
-def test_without_a_memory_it_is_single_decisions_in_random_order():
+def test_epoch_without_memory_is_random_order():
     dataset = remembering(LENGTHS)
     rows, batches = dataset.rows(validation=False), batches_of(torch.nn.Linear(1, 1), dataset, "cpu")
     assert type(batches) is Batches
@@ -94,7 +94,7 @@ def test_without_a_memory_it_is_single_decisions_in_random_order():
     assert batches.steps(rows, 128) == len(found) and batches.begins(rows) is None
 
 
-def test_graph_networks_train_on_consecutive_decisions():
+def test_epoch_graph_networks_uses_consecutive_decisions():
     dataset = remembering(LENGTHS)
     dataset = replace(dataset, observations={**dataset.observations, GRAPH: np.zeros(len(dataset))})
     rows, batches = dataset.rows(validation=False), batches_of(torch.nn.Linear(1, 1), dataset, "cpu")
@@ -109,7 +109,7 @@ def test_graph_networks_train_on_consecutive_decisions():
         assert len(pieces) <= 128 // SEGMENT and (np.diff(np.concatenate([*map(np.diff, pieces)])) == 0).all()
 
 
-def test_imitation_trains_the_memory_with_any_number_of_threads():
+def test_train_recurrent_policy_same_with_any_thread_count():
     dataset = remembering((40, 64, 90) * 4)
     policies = []
     for threads, epochs in ((1, 1), (2, 1), (1, 16)):

@@ -73,7 +73,7 @@ class Writer:
         self.flushed = {tag: len(rows) for tag, rows in self.tags.items()}
 
 
-def test_training_learns_and_beats_the_trivial_predictors():
+def test_train_small_dataset_beats_trivial_predictors():
     dataset, policy, writer, improved = toy_dataset(), ToyPolicy(), Writer(), []
     critic = policy.critic.weight.detach().clone()
     result = pretrain(
@@ -103,7 +103,7 @@ def test_training_learns_and_beats_the_trivial_predictors():
     json.dumps(result.as_dict(), allow_nan=False)
 
 
-def test_the_best_weights_are_returned_and_patience_ends_training():
+def test_train_without_improvement_stops_and_returns_best_weights():
     dataset, policy = toy_dataset(separable=False), ToyPolicy()
     config = BCConfig(epochs=60, patience=3, learning_rate=1e-2)
     result = pretrain(policy, dataset, config, log=lambda line: None)
@@ -114,7 +114,7 @@ def test_the_best_weights_are_returned_and_patience_ends_training():
     assert evaluate(policy, dataset, dataset.rows(validation=True)).loss == result.validation.loss
 
 
-def test_the_same_seed_gives_the_same_weights():
+def test_train_same_seed_gives_same_weights():
     def weights(seed):
         policy = ToyPolicy()
         pretrain(policy, toy_dataset(), BCConfig(epochs=2, seed=seed), log=lambda line: None)
@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_weights():
     assert weights(0) == weights(0) != weights(1)
 
 
-def test_two_threads_are_repeatable_and_equal_one():
+def test_train_two_threads_repeatable_and_equal_to_one():
     def learned(threads):
         policy = ToyPolicy()
         result = pretrain(policy, toy_dataset(), BCConfig(epochs=2), pool=ThreadPool(threads), log=lambda line: None)
@@ -135,7 +135,7 @@ def test_two_threads_are_repeatable_and_equal_one():
     assert learned(2)[0] == pytest.approx(loss, rel=1e-5)
 
 
-def test_class_weights_balance_the_training_part():
+def test_class_weights_balance_training_part():
     dataset = toy_dataset()
     rows = dataset.rows(validation=False)
     histogram = dataset.action_histogram(rows)
@@ -146,7 +146,7 @@ def test_class_weights_balance_the_training_part():
     assert weighted.sum() == pytest.approx(len(rows), rel=1e-5)
 
 
-def test_statistics_are_those_of_the_training_part():
+def test_statistics_computed_from_training_part():
     dataset = toy_dataset()
     statistics = dataset.statistics(batch=100)
     part = dataset.observations["game_state"][dataset.rows(validation=False)].astype(float)
@@ -155,7 +155,7 @@ def test_statistics_are_those_of_the_training_part():
     np.testing.assert_allclose(statistics.std["game_state"], part.std(axis=0), rtol=1e-6)
 
 
-def test_nan_and_frozen_policies_are_stopped():
+def test_train_nan_or_frozen_policy_raises_error():
     dataset = toy_dataset()
     dataset.observations["game_state"][7] = np.nan
     with pytest.raises(TrainingError, match=r"loss is nan (in|after) epoch 1.*learning rate"):
@@ -174,7 +174,7 @@ def test_nan_and_frozen_policies_are_stopped():
     "setting",
     [{"epochs": 0}, {"batch_size": 0}, {"patience": 2.5}, {"learning_rate": 0.0}, {"weight_decay": float("nan")}],
 )
-def test_training_settings_are_checked(setting):
+def test_bc_config_invalid_value_raises_error(setting):
     (name,) = setting
     with pytest.raises(ConfigError, match=f"^{name} .*: give a "):
         BCConfig(**setting)
@@ -185,7 +185,7 @@ def test_training_settings_are_checked(setting):
 # --- the script -----------------------------------------------------------------------------------------------------
 
 
-def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tmp_path, capsys):
+def test_pretrain_script_replays_to_checkpoint_and_evaluation(tmp_path, capsys):
     folder, levels = replay_folder(tmp_path / "replays"), tmp_path / "levels" / "simple"
     levels.mkdir(parents=True)
     level(50).save(levels / "a.map")
@@ -218,7 +218,7 @@ def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tm
         (["--output-dir", f"{__file__}/out"], f"out: cannot be written ({__file__} is a file)"),
     ],
 )
-def test_bad_input_of_the_script_is_an_error_of_one_line(tmp_path, capsys, extra, message):
+def test_pretrain_script_bad_input_prints_one_error(tmp_path, capsys, extra, message):
     folder = replay_folder(tmp_path / "replays")
     command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--output-dir", str(tmp_path / "out")]
     assert load_script("pretrain_bc").main([*command, *extra]) == 2
@@ -228,7 +228,7 @@ def test_bad_input_of_the_script_is_an_error_of_one_line(tmp_path, capsys, extra
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
-def test_demonstrations_of_the_test_levels_are_refused(tmp_path, capsys, mirrored):
+def test_pretrain_script_test_levels_in_demonstrations_raises_error(tmp_path, capsys, mirrored):
     folder, levels = replay_folder(tmp_path / "replays"), tmp_path / "levels"
     levels.mkdir()
     (mirror(level(40)) if mirrored else level(40)).save(levels / "a.map")
@@ -242,7 +242,7 @@ def test_demonstrations_of_the_test_levels_are_refused(tmp_path, capsys, mirrore
     assert not list(tmp_path.glob("out/pretrain_*"))
 
 
-def test_an_interruption_leaves_the_best_weights_and_says_where(tmp_path, capsys, monkeypatch):
+def test_train_interrupted_reports_saved_best_weights(tmp_path, capsys, monkeypatch):
     save = checkpoint.save
 
     def save_then_interrupt(path, policy, **fields):
@@ -259,7 +259,7 @@ def test_an_interruption_leaves_the_best_weights_and_says_where(tmp_path, capsys
     assert policy.statistics.count > 0
 
 
-def test_gradients_are_clipped_to_the_configured_norm():
+def test_train_clips_gradients_to_configured_norm():
     policy = ToyPolicy()
     pretrain(policy, toy_dataset(), BCConfig(epochs=1, max_grad_norm=1e-3), log=lambda line: None)
     gradients = [parameter.grad for parameter in policy.parameters() if parameter.grad is not None]

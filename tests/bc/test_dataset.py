@@ -64,7 +64,7 @@ def demonstrations_of(lengths):
     ]
 
 
-def test_each_decision_is_paired_with_the_observation_before_it(monkeypatch):
+def test_record_pairs_decisions_with_previous_observation(monkeypatch):
     lengths = (2, 5, 3)
     wave = demonstrations_of(lengths)
     config = DatasetConfig(observations=STATE)
@@ -75,7 +75,7 @@ def test_each_decision_is_paired_with_the_observation_before_it(monkeypatch):
     assert state[:, 2].tolist() == [0, 1, 0, 1, 2, 3, 4, 0, 1, 2]  # the previous action, never the label
 
 
-def test_the_dataset_agrees_with_single_playback(tmp_path):
+def test_record_batch_equals_single_playback(tmp_path):
     folder = replay_folder(tmp_path / "replays")
     dataset = load_or_build(
         folder, tmp_path, DatasetConfig(observations=("state", "player_frame")), log=lambda text: None
@@ -98,7 +98,7 @@ def test_the_dataset_agrees_with_single_playback(tmp_path):
             simulator.step([action])
 
 
-def test_images_are_rendered_as_they_were_observed():
+def test_stored_images_equal_observed_images():
     levels = [generate("advanced", seed)[0] for seed in range(6)] + [generate("complex", seed)[0] for seed in range(2)]
     simulator = nppsim.BatchSimulator(nppsim.LevelBank(levels), 8, observations=layout.IMAGES)
     simulator.reset(np.arange(8))
@@ -114,7 +114,7 @@ def test_images_are_rendered_as_they_were_observed():
         StoredImages(simulator.bank, np.zeros((3, 10), np.uint8), layout.IMAGES)
 
 
-def test_the_cache_is_used_only_for_the_same_content(tmp_path, monkeypatch):
+def test_load_or_build_cache_used_only_for_same_content(tmp_path, monkeypatch):
     folder = replay_folder(tmp_path / "replays")
     config = DatasetConfig(observations=STATE)
     log = []
@@ -130,7 +130,7 @@ def test_the_cache_is_used_only_for_the_same_content(tmp_path, monkeypatch):
     assert load_or_build(folder, tmp_path / "cache", config, log=log.append).key != first.key
 
 
-def test_an_unwritable_cache_is_an_error(tmp_path, largest_file):
+def test_load_or_build_unwritable_cache_raises_error(tmp_path, largest_file):
     """HDF5 writes to memory: on a disk, a failed write has crashed the interpreter, immediately or at its end."""
     folder = replay_folder(tmp_path / "replays")
     config, log = DatasetConfig(observations=STATE), []
@@ -143,7 +143,7 @@ def test_an_unwritable_cache_is_an_error(tmp_path, largest_file):
     assert not list((tmp_path / "cache").iterdir())
 
 
-def test_the_key_follows_everything_the_content_depends_on(monkeypatch, tmp_path):
+def test_cache_key_depends_on_all_content(monkeypatch, tmp_path):
     files = [ReplayFile("x/a", "a", "simple", b"1"), ReplayFile("x/b", "b", "simple", b"2")]
     config = DatasetConfig(observations=STATE)
     key = content_key(files, config)
@@ -171,7 +171,7 @@ def test_the_key_follows_everything_the_content_depends_on(monkeypatch, tmp_path
     assert len({key, *variants}) == 1 + len(variants)
 
 
-def test_levels_are_split_never_samples():
+def test_split_separates_levels_not_samples():
     demonstrations = [
         Demonstration(
             f"{i}", ("easy", "hard")[i % 2], level(10 + i // 2), np.zeros(1, np.int64), np.zeros(4, np.uint8), 4
@@ -191,7 +191,7 @@ def test_levels_are_split_never_samples():
         split_by_level(demonstrations[:2], 0.2, seed=0)
 
 
-def test_a_demonstration_beyond_the_time_limit_is_excluded_and_counted(tmp_path, monkeypatch):
+def test_build_demonstration_beyond_time_limit_excluded(tmp_path, monkeypatch):
     class Impatient(nppsim.LevelBank):
         @property
         def time_limit(self):
@@ -208,7 +208,7 @@ def test_a_demonstration_beyond_the_time_limit_is_excluded_and_counted(tmp_path,
     assert "excluded, longer than the time limit: 1" in dataset.report
 
 
-def test_too_large_a_dataset_is_refused_with_its_size():
+def test_build_too_large_raises_error_with_size():
     columns = sample_columns(("game_state", "player_frame", "global_view"), state_bytes=1000)
     assert {name: column.itemsize for name, column in columns.items()} == {"game_state": 26 * 4, "states": 1000}
     assert check_memory("x.h5", 1000, 1104, available_bytes=10**9) == 1000 * 1104
@@ -224,7 +224,7 @@ def say(path, name, value):
         file["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
 
 
-def test_damaged_and_foreign_files_are_refused(tmp_path):
+def test_open_damaged_or_foreign_file_raises_error(tmp_path):
     dataset = load_or_build(replay_folder(tmp_path / "replays"), tmp_path, DatasetConfig(observations=STATE), log=list)
     path = tmp_path / dataset.path
     data = path.read_bytes()
@@ -275,13 +275,13 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         ({"observations": ("graph",)}, "unknown observation 'graph'"),
     ],
 )
-def test_dataset_settings_are_checked(setting, message):
+def test_dataset_config_invalid_value_raises_error(setting, message):
     with pytest.raises(ConfigError, match=message):
         DatasetConfig(**setting)
 
 
 @pytest.mark.parametrize("stacking", [Stacking(visual=2, state=4), Stacking(visual=3, state=2, padding="repeat")])
-def test_stacks_of_a_dataset_are_those_of_a_queue_within_each_demonstration(tmp_path, stacking):
+def test_stacked_dataset_equals_queue_per_demonstration(tmp_path, stacking):
     folder = replay_folder(tmp_path / "replays")
     config = DatasetConfig(observations=("state", "reachability", "player_frame"), mirror=True)
     plain = load_or_build(folder, tmp_path, config, log=lambda text: None)

@@ -15,7 +15,7 @@ from bc.__main__ import main
 from bc.analysis import analyse
 from bc.dataset import DatasetConfig, load_or_build, split_by_level, with_bank
 from bc.demonstrations import DemonstrationError, ReplayFile, find_replays, load_demonstrations
-from bc.minari import About, export_minari
+from bc.minari import MinariMetadata, export_minari
 from nppsim.levels.level import mirror
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.replays.replay import Replay
@@ -24,7 +24,7 @@ from nppsim.replays.replay_set import ReplayWriter
 from recordings import level, replay_folder, winning_inputs
 
 
-def test_categories_come_from_the_index_the_name_or_the_folder(tmp_path):
+def test_find_replays_category_from_index_name_or_folder(tmp_path):
     data = Replay(level(), np.ones(1, np.uint8)).to_bytes()
     for name in ("20251022_142001_train_very_simple_100001", "simple/a", "b", "deep/c", "deep/d_test_medium_7"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -54,14 +54,14 @@ def test_categories_come_from_the_index_the_name_or_the_folder(tmp_path):
         ),
     ],
 )
-def test_a_broken_index_is_one_clear_error(tmp_path, index, message):
+def test_find_replays_broken_index_raises_error(tmp_path, index, message):
     (tmp_path / "a.replay").write_bytes(b"")
     (tmp_path / "index.json").write_text(index)
     with pytest.raises(DemonstrationError, match=message):
         find_replays(tmp_path)
 
 
-def test_a_folder_without_replays_is_an_error(tmp_path):
+def test_find_replays_empty_folder_raises_error(tmp_path):
     with pytest.raises(DemonstrationError, match=r"no \*\.replay or \*\.h5 files"):
         find_replays(tmp_path)
     for other in (tmp_path / "missing", tmp_path / "a.map"):
@@ -70,7 +70,7 @@ def test_a_folder_without_replays_is_an_error(tmp_path):
         (tmp_path / "a.map").write_bytes(b"")
 
 
-def test_replay_sets_and_files_are_read(tmp_path):
+def test_load_demonstrations_sets_and_files_are_read(tmp_path):
     won = winning_inputs(level())
     (tmp_path / "deep").mkdir()
     with ReplayWriter(tmp_path / "deep" / "more.h5") as writer:
@@ -90,7 +90,7 @@ def test_replay_sets_and_files_are_read(tmp_path):
     found = load_demonstrations(files, 4)
     assert [d.name for d in found.demonstrations] == [file.name for file in files[:3]]
     assert found.demonstrations[1].inputs.tolist() == won.tolist()
-    assert [(item.name, item.reason) for item in found.left_out] == [
+    assert [(item.name, item.reason) for item in found.excluded] == [
         ("deep/more.h5#2", "recorded as a failure"),  # a self-destruct
         ("deep/more.h5#3", "recorded as a failure"),
     ]
@@ -108,7 +108,7 @@ def test_replay_sets_and_files_are_read(tmp_path):
         assert [file.category for file in find_replays(path)][-4:] == ["simple", "hard", "hard", "simple"]
 
 
-def test_an_hdf5_file_that_is_no_replay_set_is_one_clear_error(tmp_path):
+def test_load_demonstrations_foreign_hdf5_raises_error(tmp_path):
     path = tmp_path / "traces.h5"
     with h5py.File(path, "w") as file:
         file["x"] = 1
@@ -123,7 +123,7 @@ def test_an_hdf5_file_that_is_no_replay_set_is_one_clear_error(tmp_path):
         find_replays(tmp_path)
 
 
-def test_the_command_lists_every_replay(tmp_path, capsys):
+def test_check_command_lists_every_replay(tmp_path, capsys):
     replay_folder(tmp_path / "replays")
     for i in range(12):
         Replay(level(), np.zeros(i + 1, np.uint8)).save(tmp_path / "replays" / f"idle{i:02}.replay")
@@ -135,7 +135,7 @@ def test_the_command_lists_every_replay(tmp_path, capsys):
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_replays_are_sampled_before_playback(tmp_path):
+def test_load_demonstrations_samples_before_playback(tmp_path):
     def file(name, category):
         return ReplayFile(name, name, category, Replay(level(), np.zeros(3, np.uint8)).to_bytes())
 
@@ -144,21 +144,21 @@ def test_replays_are_sampled_before_playback(tmp_path):
     for seed in range(20):
         found = load_demonstrations(files, 4, max_per_category=3, seed=seed, progress=lambda drawn: played.update(
             {len(played): [one.name for one in drawn]}) or drawn)  # fmt: skip
-        assert len(found.left_out) == len(files)
+        assert len(found.excluded) == len(files)
         assert f"excluded, not drawn: {16 - 6}\n" in found.table()
         names = played[seed]
         assert names == sorted(names) and [name[0] for name in names] == [*"aaabbbc"]
-        assert {item.name for item in found.left_out if item.reason == "not drawn"} == {
+        assert {item.name for item in found.excluded if item.reason == "not drawn"} == {
             one.name for one in files if one.name not in names
         }
     assert len({name for names in played.values() for name in names}) == len(files)
     assert len(set(map(tuple, played.values()))) > 10
     again = load_demonstrations(files, 4, max_per_category=3, seed=7)
-    assert {item.name for item in again.left_out if item.reason != "not drawn"} == set(played[7])
-    assert not any(item.reason == "not drawn" for item in load_demonstrations(files, 4, max_per_category=8).left_out)
+    assert {item.name for item in again.excluded if item.reason != "not drawn"} == set(played[7])
+    assert not any(item.reason == "not drawn" for item in load_demonstrations(files, 4, max_per_category=8).excluded)
 
 
-def test_unusable_replays_are_excluded_and_counted(monkeypatch):
+def test_load_demonstrations_unusable_replays_excluded_with_reason(monkeypatch):
     def file(name, inputs, success=True, of=None):
         return ReplayFile(name, name, "simple", Replay(of or level(), np.array(inputs, np.uint8), success).to_bytes())
 
@@ -176,7 +176,7 @@ def test_unusable_replays_are_excluded_and_counted(monkeypatch):
     monkeypatch.setattr(bc.demonstrations, "retime", lambda replay, frame_skip, **known: None)
     found = load_demonstrations(files, 4)
     assert [d.name for d in found.demonstrations] == ["good"]
-    assert [(item.name, item.reason) for item in found.left_out] == [
+    assert [(item.name, item.reason) for item in found.excluded] == [
         ("longer than needed", "duplicate"),
         ("idle", "does not finish"),
         ("failed", "recorded as a failure"),
@@ -197,7 +197,7 @@ def total_of(found):
     return row.replace("|", " ").split()
 
 
-def test_mirror_images_that_finish_are_added_and_the_others_counted(monkeypatch):
+def test_load_demonstrations_mirror_adds_finishing_mirror_images(monkeypatch):
     won = winning_inputs(level())
 
     def file(name, inputs):
@@ -210,7 +210,7 @@ def test_mirror_images_that_finish_are_added_and_the_others_counted(monkeypatch)
     assert image.level == mirror(good.level) and image.level != good.level
     assert nppsim.simulate(image.level, image.inputs).outcome == "won"
     assert np.array([0, 2, 1, 3, 5, 4])[image.actions[: len(good.actions)]].tolist() == good.actions.tolist()
-    assert [(item.name, item.reason) for item in found.left_out] == [
+    assert [(item.name, item.reason) for item in found.excluded] == [
         ("again", "duplicate"),
         ("idle", "does not finish"),
     ]
@@ -226,14 +226,14 @@ def test_mirror_images_that_finish_are_added_and_the_others_counted(monkeypatch)
     assert total_of(found)[:4] == ["total", "3", "1", "0"]
 
 
-def test_a_level_and_its_mirror_image_are_on_the_same_side_of_the_split():
+def test_split_level_and_mirror_image_on_same_side():
     levels = [level(distance) for distance in range(20, 32)]
     both = [SimpleNamespace(level=one, category="simple") for one in [*levels, *map(mirror, levels)]]
     validation = split_by_level(both, 0.3, seed=0)
     assert validation[:12].tolist() == validation[12:].tolist() and 0 < validation.sum() < 24
 
 
-def test_a_recording_off_the_grid_is_retimed_and_checked_again(monkeypatch):
+def test_load_demonstrations_off_grid_recording_is_retimed(monkeypatch):
     won = winning_inputs(level())
     recording = ReplayFile("human", "human", "simple", Replay(level(), np.array([0, *won], np.uint8)).to_bytes())
 
@@ -258,7 +258,7 @@ def test_a_recording_off_the_grid_is_retimed_and_checked_again(monkeypatch):
     assert f"re-timed: 1 of 1 recordings at 60 Hz (100%)\n{stray}" in found.table()
     retime_to([0] * 8)
     failing = load_demonstrations([recording], 4)
-    assert [item.reason for item in failing.left_out] == ["does not finish after re-timing"]
+    assert [item.reason for item in failing.excluded] == ["does not finish after re-timing"]
     assert "re-timed: 0 of 1 recordings at 60 Hz (0%)" in failing.table()
     # at one decision per frame nothing needs re-timing
     assert not load_demonstrations([recording], 1).demonstrations[0].retimed
@@ -298,7 +298,7 @@ def way_of_a_report(files, folder, tmp_path):
 def way_of_minari(files, folder, tmp_path):
     pytest.importorskip("minari")
     found, bank, _ = with_bank(load_demonstrations(files, 4))
-    about = About("planner", "A. Nyone", "a@example.org", "https://example.org/code")
+    about = MinariMetadata("planner", "A. Nyone", "a@example.org", "https://example.org/code")
     export_minari(found, about, bank=bank)
 
 
@@ -306,7 +306,7 @@ def way_of_minari(files, folder, tmp_path):
 @pytest.mark.parametrize(
     ("way", "levels", "plays"), [(way_of_a_dataset, 6, 5 + 4), (way_of_a_report, 3, 5), (way_of_minari, 3, 5)]
 )
-def test_replays_are_parsed_once_and_levels_compiled_once(tmp_path, monkeypatch, counted, way, levels, plays):
+def test_load_demonstrations_parses_and_compiles_once(tmp_path, monkeypatch, counted, way, levels, plays):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     folder = tmp_path / "replays"
     folder.mkdir()

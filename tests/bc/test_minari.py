@@ -11,7 +11,7 @@ import nppsim
 from bc.__main__ import main
 from bc.dataset import DatasetError, check_memory
 from bc.demonstrations import DemonstrationError, ReplayFile, load_demonstrations
-from bc.minari import About, dataset_id, export_minari, import_minari
+from bc.minari import MinariMetadata, dataset_id, export_minari, import_minari
 from nppsim import NppEnv
 from nppsim.levels.level_set import LevelSetError
 from nppsim.observe import layout
@@ -37,8 +37,8 @@ def found(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
-def test_a_dataset_is_what_minari_expects_and_what_the_environment_gives(found):
-    names = export_minari(found, About("planner", **ABOUT))
+def test_export_dataset_equals_environment_observations(found):
+    names = export_minari(found, MinariMetadata("planner", **ABOUT))
     assert names == ["npp/simple/planner-v0", "npp/simplest/planner-v0"]
     dataset = minari.load_dataset("npp/simple/planner-v0")
     assert dataset.total_episodes == 2
@@ -60,8 +60,8 @@ def test_a_dataset_is_what_minari_expects_and_what_the_environment_gives(found):
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
-def test_export_and_import_restore_the_demonstrations(found):
-    names = export_minari(found, About("human", **ABOUT))
+def test_import_exported_dataset_restores_demonstrations(found):
+    names = export_minari(found, MinariMetadata("human", **ABOUT))
     files = [file for name in names for file in import_minari(name)]
     assert [len(file.replay.inputs) for file in files] == [len(d.inputs) for d in found.demonstrations]
     again = load_demonstrations(files, 4)
@@ -70,12 +70,12 @@ def test_export_and_import_restore_the_demonstrations(found):
         assert (ours.name, ours.category) == (theirs.name, theirs.category)
         np.testing.assert_array_equal(ours.actions, theirs.actions)
     with pytest.raises(DemonstrationError, match="exists already"):
-        export_minari(found, About("human", **ABOUT))
+        export_minari(found, MinariMetadata("human", **ABOUT))
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
-def test_the_environment_is_recovered_and_plays_the_episodes_again(found):
-    (name, _) = export_minari(found, About("planner", **ABOUT), observations=("state", "player_frame"))
+def test_recovered_environment_replays_episodes(found):
+    (name, _) = export_minari(found, MinariMetadata("planner", **ABOUT), observations=("state", "player_frame"))
     dataset = minari.load_dataset(name)
     levels = [file.replay.level for file in import_minari(name)]
     env = dataset.recover_environment(levels=levels)
@@ -92,8 +92,8 @@ def test_the_environment_is_recovered_and_plays_the_episodes_again(found):
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
-def test_the_later_of_two_simultaneous_exports_is_an_error(found, tmp_path, monkeypatch):
-    about, episodes = About("planner", **ABOUT), bc.minari._episodes
+def test_export_simultaneous_second_export_raises_error(found, tmp_path, monkeypatch):
+    about, episodes = MinariMetadata("planner", **ABOUT), bc.minari._episodes
 
     def meanwhile(env, demonstrations):
         yield from episodes(env, demonstrations)
@@ -110,35 +110,35 @@ def test_the_later_of_two_simultaneous_exports_is_an_error(found, tmp_path, monk
     assert not list((tmp_path / "minari").glob(".nppsim_*"))
 
 
-def test_unknown_and_invalid_names_are_an_error(found):
+def test_import_unknown_or_invalid_name_raises_error(found):
     with pytest.raises(DemonstrationError, match="npp/simple/human-v0: no such dataset"):
         import_minari("npp/simple/human-v0")
     with pytest.raises(DemonstrationError, match="single words"):
         dataset_id("simple", "two words")
     with pytest.raises(DemonstrationError, match="single words"):
-        About("two words", **ABOUT)
+        MinariMetadata("two words", **ABOUT)
     with pytest.raises(DemonstrationError, match="observations: unknown observation 'smell'"):
-        export_minari(found, About("planner", **ABOUT), observations=("smell",))
+        export_minari(found, MinariMetadata("planner", **ABOUT), observations=("smell",))
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
 @pytest.mark.parametrize("damage", [{"level": "no base64"}, {"level": "AAAA"}, {"frame_skip": "four"}, {"frames": 1}])
-def test_an_episode_that_cannot_be_replayed_is_refused(found, damage):
-    name, _ = export_minari(found, About("planner", **ABOUT))
+def test_import_unplayable_episode_raises_error(found, damage):
+    name, _ = export_minari(found, MinariMetadata("planner", **ABOUT))
     storage = minari.load_dataset(name).storage
     storage.update_episode_metadata([{f"options/{key}": value for key, value in damage.items()}], [1])
     with pytest.raises(DemonstrationError, match="planner-v0, episode 1: .*; export it again"):
         import_minari(name)
 
 
-def test_datasets_larger_than_memory_are_an_error_before_playback(found, monkeypatch):
+def test_export_larger_than_memory_raises_error_before_playback(found, monkeypatch):
     monkeypatch.setattr(bc.minari, "check_memory", partial(check_memory, available_bytes=1000))
     with pytest.raises(DatasetError, match="npp/simple/planner-v0"):
-        export_minari(found, About("planner", **ABOUT))
+        export_minari(found, MinariMetadata("planner", **ABOUT))
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
-def test_the_commands_go_from_replays_to_a_dataset_and_back(found, tmp_path, capsys):
+def test_commands_export_then_import_restores_replays(found, tmp_path, capsys):
     for k, demonstration in enumerate(found.demonstrations):
         Replay(demonstration.level, demonstration.inputs, True).save(tmp_path / f"{k}.replay")
     waiting = np.zeros(4 * (int(nppsim.LevelBank([demonstration.level]).time_limit[0]) // 4), np.uint8)

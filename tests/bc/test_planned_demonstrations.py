@@ -59,13 +59,13 @@ def content(folder):
     return found
 
 
-def test_the_defaults_are_those_of_the_planner():
+def test_defaults_equal_planner_defaults():
     defaults = {name: parameter.default for name, parameter in inspect.signature(plan).parameters.items()}
     for name in ("frame_skip", "seed", "budget", "min_hold", "noise"):
         assert getattr(PlannerSettings(), name) == defaults[name]
 
 
-def test_each_category_gets_a_file_whose_replays_win(levels, tmp_path):
+def test_make_demonstrations_writes_winning_replays_per_category(levels, tmp_path):
     made = make_demonstrations(levels, tmp_path / "out", workers=1)
     assert (made.written, made.found, made.duplicates, made.failed) == (5, 0, 1, 0)
     assert made.unfinished == ("a/000001.map",)
@@ -87,14 +87,14 @@ def test_each_category_gets_a_file_whose_replays_win(levels, tmp_path):
     ]  # fmt: skip
 
 
-def test_demonstrations_do_not_lie_among_the_levels(levels):
+def test_make_demonstrations_output_among_levels_raises_error(levels):
     for out in (levels, levels / "a"):
         with pytest.raises(DemonstrationError, match="lies in the folder"):
             make_demonstrations(levels, out, workers=1)
     assert not list(levels.rglob("*.h5"))
 
 
-def test_workers_and_interruptions_change_nothing(levels, tmp_path, monkeypatch):
+def test_make_demonstrations_workers_and_interruptions_same_result(levels, tmp_path, monkeypatch):
     varied = PlannerSettings(runs=2, noise=30.0)
     make_demonstrations(levels, tmp_path / "whole", varied, workers=1)
     make_demonstrations(levels, tmp_path / "parallel", varied, workers=2)
@@ -118,7 +118,7 @@ def test_workers_and_interruptions_change_nothing(levels, tmp_path, monkeypatch)
     assert content(tmp_path / "parts") == content(tmp_path / "whole")
 
 
-def test_an_interruption_between_runs_of_a_level_loses_none(levels, tmp_path, monkeypatch):
+def test_make_demonstrations_interrupted_between_runs_loses_none(levels, tmp_path, monkeypatch):
     varied = PlannerSettings(runs=2, noise=30.0)
     make_demonstrations(levels, tmp_path / "whole", varied, workers=1)
     append, left = ReplayWriter.append, iter(range(3))
@@ -138,7 +138,7 @@ def test_an_interruption_between_runs_of_a_level_loses_none(levels, tmp_path, mo
     assert make_demonstrations(levels, tmp_path / "cut", varied, workers=1).written == 0
 
 
-def test_runs_that_are_the_same_or_not_found_are_counted(levels, tmp_path, monkeypatch):
+def test_make_demonstrations_counts_duplicates_and_failures(levels, tmp_path, monkeypatch):
     def planned(level, frame_skip, *, seed, **more):
         if seed == 7:
             return None
@@ -152,7 +152,7 @@ def test_runs_that_are_the_same_or_not_found_are_counted(levels, tmp_path, monke
     assert made.written + made.duplicates + made.failed == 6 * 4  # all levels but the sealed one, runs of each
 
 
-def test_files_with_other_settings_are_an_error(levels, tmp_path):
+def test_make_demonstrations_other_settings_raises_error(levels, tmp_path):
     make_demonstrations(levels, tmp_path / "out", USUAL, workers=1)
     before = content(tmp_path / "out")
     with pytest.raises(DemonstrationError, match=r"a\.h5: replay 0 was made with .*'noise': 12\.0.*another folder"):
@@ -172,7 +172,7 @@ def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_crashed_worker_is_an_error(levels, tmp_path, monkeypatch):
+def test_make_demonstrations_crashed_worker_raises_error(levels, tmp_path, monkeypatch):
     monkeypatch.setattr(bc.planned_demonstrations, "_plan_level", die)
     with pytest.raises(DemonstrationError, match="a worker process died, .* fewer workers"):
         make_demonstrations(levels, tmp_path / "out", workers=2)
@@ -181,12 +181,12 @@ def test_a_crashed_worker_is_an_error(levels, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "setting", [{"runs": 0}, {"min_hold": 0}, {"noise": float("nan")}, {"noise": float("inf")}, {"budget": -1}]
 )
-def test_settings_are_checked(setting):
+def test_make_demonstrations_invalid_settings_raise_error(setting):
     with pytest.raises(ConfigError, match="give a "):
         PlannerSettings(**setting)
 
 
-def test_the_script_prints_what_it_made_and_the_levels_without_a_run(levels, tmp_path, capsys, monkeypatch):
+def test_script_prints_counts_and_levels_without_run(levels, tmp_path, capsys, monkeypatch):
     path = ROOT / "scripts" / "make_demonstrations.py"  # a file, where a folder is wanted
     script = load_script("make_demonstrations")
 

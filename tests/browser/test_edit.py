@@ -82,14 +82,16 @@ def saved(page, press):
     return Level.load(download.value.path())
 
 
-def says(page, words, timeout=30_000):
+def wait_for_status(page, words, timeout=30_000):
     page.wait_for_selector(f"#editor-verdict:has-text('{words}')", timeout=timeout)
 
 
-def test_a_level_is_made_by_mouse_until_it_can_be_finished_saved_and_played(page, studio):
+def test_editor_mouse_creates_saves_and_plays_level(page, studio):
     page.goto(studio.at("edit"))
-    says(page, "Not a level yet")
-    assert "no spawn" in page.text_content("#editor-findings") and "no exit" in page.text_content("#editor-findings")
+    wait_for_status(page, "Not a level yet")
+    assert "no spawn" in page.text_content("#editor-diagnostics") and "no exit" in page.text_content(
+        "#editor-diagnostics"
+    )
     page.keyboard.press("l")  # fills the open stage with solid tiles
     page.get_by_role("button", name="Select").first.click()
     drag(page, *CORRIDOR)
@@ -98,8 +100,8 @@ def test_a_level_is_made_by_mouse_until_it_can_be_finished_saved_and_played(page
         page.get_by_role("button", name=name, exact=True).click()
         for place in places:
             page.mouse.click(*middle(page, *place))
-    says(page, "Finishable", PLANNER_MS)
-    assert page.text_content("#editor-findings") == ""
+    wait_for_status(page, "Finishable", PLANNER_MS)
+    assert page.text_content("#editor-diagnostics") == ""
 
     page.get_by_label("Title").fill("Made by mouse")
     page.keyboard.press("Enter")
@@ -123,7 +125,7 @@ def test_a_level_is_made_by_mouse_until_it_can_be_finished_saved_and_played(page
     assert page.get_by_label("Title").input_value() == "Made by mouse"
 
 
-def test_saving_over_a_level_needs_confirmation(page, studio, plain_folder, starter):
+def test_save_existing_file_asks_for_confirmation(page, studio, plain_folder, starter):
     page.goto(studio.at(f"edit/{starter[0].fingerprint}"))
 
     def save():
@@ -148,7 +150,7 @@ def test_saving_over_a_level_needs_confirmation(page, studio, plain_folder, star
         until(page, lambda: Level.load(file) == expected)  # noqa: B023  # called within the loop
 
 
-def test_unsaved_levels_survive_a_closed_tab(new_page, studio):
+def test_unsaved_level_restored_after_tab_closed(new_page, studio):
     page = new_page()
     page.goto(studio.at("edit"))
     page.get_by_label("Title").fill("Not saved")
@@ -160,9 +162,9 @@ def test_unsaved_levels_survive_a_closed_tab(new_page, studio):
     assert other.get_by_label("Title").input_value() == "Not saved"
 
 
-def test_a_level_is_made_by_the_keyboard_alone(page, studio):
+def test_editor_keyboard_only_creates_level(page, studio):
     page.goto(studio.at("edit"))
-    says(page, "Not a level yet")
+    wait_for_status(page, "Not a level yet")
     assert page.get_by_role("button", name="Undo").is_disabled()
     keys = page.keyboard
 
@@ -214,7 +216,7 @@ def test_a_level_is_made_by_the_keyboard_alone(page, studio):
     assert saved(page, lambda: keys.press("Control+s")) == level
 
 
-def test_regions_are_copied_and_entities_turned(page, studio, starter):
+def test_copy_region_and_turn_entities(page, studio, starter):
     level = next(one for one in starter if (one.records[:, 0] == kinds.EXIT).sum() == 1)
     page.goto(studio.at(f"edit/{level.fingerprint}"))
     page.wait_for_selector("#editor")
@@ -222,7 +224,7 @@ def test_regions_are_copied_and_entities_turned(page, studio, starter):
     page.keyboard.press("Control+a")
     page.keyboard.press("Control+c")
     page.keyboard.press("Delete")
-    says(page, "cannot be finished", PLANNER_MS)
+    wait_for_status(page, "cannot be finished", PLANNER_MS)
     page.keyboard.press("Control+v")
     page.get_by_role("button", name="thwump", exact=True).click()
     page.mouse.click(*middle(page, 20, 10))
@@ -237,9 +239,9 @@ def test_regions_are_copied_and_entities_turned(page, studio, starter):
     assert (edited.tiles == level.tiles).all() and len(edited.records) == len(level.records) + 1
 
 
-def test_entities_that_are_not_simulated_are_placed_as_rings(page, studio):
+def test_unsimulated_entities_drawn_as_rings(page, studio):
     page.goto(studio.at("edit"))
-    says(page, "Not a level yet")
+    wait_for_status(page, "Not a level yet")
     for name, place in (("ninja", (3, 11)), ("alternative death ball", (9, 11))):
         page.get_by_role("button", name=name, exact=True).click()
         page.mouse.click(*middle(page, *place))
@@ -248,14 +250,14 @@ def test_entities_that_are_not_simulated_are_placed_as_rings(page, studio):
     assert level.support == "unsupported"
 
 
-def test_undo_and_redo(modules, starter):
+def test_undo_redo_restores_states(modules, starter):
     draft, _ = draft_of(starter[0])
     message = modules.evaluate(UNDONE, draft)
     assert message["undone"] == message["operations"]
     assert level_of(message["first"]) == starter[0] and message["again"] == message["last"] != message["first"]
 
 
-def test_the_mirror_and_the_kinds_are_those_of_the_simulator(modules, starter):
+def test_mirror_and_kinds_equal_simulator(modules, starter):
     call = """async (draft) => {
         const { draftOf, mirrorLevel, stateOf } = await import("/static/js/level_model.js");
         return draftOf(mirrorLevel(stateOf(draft)));
@@ -278,7 +280,7 @@ def test_the_mirror_and_the_kinds_are_those_of_the_simulator(modules, starter):
         assert what.get("switch") == {kinds.EXIT: kinds.EXIT_SWITCH, **kinds.SWITCH_OF_DOOR}.get(kind)
 
 
-def test_what_is_drawn_is_what_the_server_would_send(modules, starter):
+def test_drawn_document_equals_server_document(modules, starter):
     """The editor draws levels from its own model: their documents are those of the server."""
     call = """async (draft) => {
         const { stateOf } = await import("/static/js/level_model.js");
@@ -311,15 +313,15 @@ def placed(entity):
     return entity["type"], entity["x"], entity["y"], tuple(entity.get("door", ()))
 
 
-def test_narrow_screen_and_dark_theme(new_page, studio):
+def test_narrow_screen_and_dark_theme_layout(new_page, studio):
     page = new_page(viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True)
     page.goto(studio.at("edit"))
-    says(page, "Not a level yet")
+    wait_for_status(page, "Not a level yet")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.get_by_role("button", name="ninja", exact=True).tap()
     page.locator("#editor").scroll_into_view_if_needed()
     page.touchscreen.tap(*middle(page, 5, 5))
-    page.wait_for_selector("#editor-findings:not(:has-text('no spawn'))")
+    page.wait_for_selector("#editor-diagnostics:not(:has-text('no spawn'))")
     assert page.get_by_role("button", name="Undo").is_enabled()
 
     pinch(page, *middle(page, 20, 11))

@@ -50,11 +50,11 @@ def drop(page, name, data):
 
 
 def shown(page):
-    """How many levels the gallery says that it shows."""
+    """How many levels the gallery shows."""
     return int(page.text_content(".page p[role=status]").split()[0])
 
 
-def test_levels_are_shown_with_pictures_and_found_by_words_and_filters(page, studio):
+def test_gallery_search_and_filters_find_levels(page, studio):
     page.goto(studio.at("levels"))
     page.wait_for_selector("a.card")
     until(page, lambda: page.evaluate(PAINTED) >= 8, "pictures")
@@ -73,7 +73,7 @@ def test_levels_are_shown_with_pictures_and_found_by_words_and_filters(page, stu
     assert shown(page) == locked.count(locked[0])
 
 
-def test_the_first_page_plays_a_film_until_levels_are_searched(new_page, studio):
+def test_gallery_plays_film_until_search(new_page, studio):
     page = new_page(reduced_motion="no-preference")
     page.goto(studio.at("levels"))
     before = page.text_content(".film .clock")
@@ -90,7 +90,7 @@ def test_the_first_page_plays_a_film_until_levels_are_searched(new_page, studio)
     assert film in page.url and film in [level.fingerprint for level in LEVELS]
 
 
-def test_the_keyboard_alone_opens_a_level_and_comes_back(page, studio):
+def test_gallery_keyboard_opens_level_and_returns(page, studio):
     page.goto(studio.at("levels"))
     page.wait_for_selector("a.card")
     second = page.locator("a.card").nth(1).get_attribute("data-level")
@@ -106,7 +106,7 @@ def test_the_keyboard_alone_opens_a_level_and_comes_back(page, studio):
     page.wait_for_selector("h2:has-text('My demonstrations')")
 
 
-def test_a_level_that_is_dropped_is_played(page, studio):
+def test_dropped_level_file_is_played(page, studio):
     level, other = moving_level(), straight(length=14)
     page.goto(studio.at("levels"))
     page.wait_for_selector("a.card")
@@ -122,7 +122,7 @@ def test_a_level_that_is_dropped_is_played(page, studio):
     page.wait_for_selector(f"a.card[data-level='{level.fingerprint}']")
 
 
-def test_a_replay_that_is_dropped_is_watched(page, studio):
+def test_dropped_replay_file_is_watched(page, studio):
     replay = winning()
     page.goto(studio.at("levels"))
     page.wait_for_selector("a.card")
@@ -135,7 +135,7 @@ def test_a_replay_that_is_dropped_is_watched(page, studio):
     until(page, lambda: f"won · score {score(replay.frames, 0):.3f}" in page.text_content(".player .hud"))
 
 
-def test_files_that_cannot_be_opened_are_named_with_the_reason(page, studio):
+def test_dropped_unreadable_file_reported_with_reason(page, studio):
     page.goto(studio.at("levels"))
     page.wait_for_selector("a.card")
     for name, data, message in (
@@ -166,7 +166,7 @@ def packs(tmp_path_factory):
     return file, levels
 
 
-def test_levels_that_are_not_as_in_the_game_say_so(page, studio, packs):
+def test_level_unlike_game_shows_support_banner(page, studio, packs):
     file, levels = packs
     page.goto(studio.at("levels"))
     page.wait_for_selector("a.card")
@@ -182,17 +182,17 @@ def test_levels_that_are_not_as_in_the_game_say_so(page, studio, packs):
     assert page.text_content(".support") == (
         "incomplete: rocket turrets behave as in N v2.0; 1 alternative death ball is left out"
     )
-    with_ghost = page.evaluate("document.querySelector('.stage canvas').toDataURL()")
+    with_other = page.evaluate("document.querySelector('.stage canvas').toDataURL()")
     page.keyboard.press("n")  # the next level, which is as in the game
     page.wait_for_selector("h1:has-text('level 3')")
     page.wait_for_selector(".verdict:has-text('Ready')")
     assert page.locator(".support").count() == 0
-    assert page.evaluate("document.querySelector('.stage canvas').toDataURL()") != with_ghost
+    assert page.evaluate("document.querySelector('.stage canvas').toDataURL()") != with_other
     drop(page, "run.replay", Replay(levels[1], [0] * 9).to_bytes())
     page.wait_for_selector(".player .support.modelled:has-text('rocket turrets')")
 
 
-def test_an_episode_is_played_in_one_go_with_one_clock(page, studio):
+def test_episode_plays_five_levels_with_one_clock(page, studio):
     places = [divmod(number, 5) for number in range(125)]
     levels = [replace(corridor(46 - a, 50 + b, 60), title=f"level {a} {b}") for a, b in places]
     page.goto(studio.at("levels"))
@@ -202,10 +202,10 @@ def test_an_episode_is_played_in_one_go_with_one_clock(page, studio):
     page.select_option("[aria-label=Show]", "episodes")
     page.click(".card:has-text('SI-A-00')")
     page.get_by_label("Your name").fill("Ann")
-    clock, held = 90.0, []
+    clock, delayed = 90.0, []
     for number in range(1, 6):
         if number == 4:
-            page.route("**/api/levels/*/par", lambda route: held.append(route))
+            page.route("**/api/levels/*/par", lambda route: delayed.append(route))
         page.wait_for_selector(f".hud:has-text('SI-A-00 · level {number} of 5')")
         page.wait_for_selector(".verdict:has-text('Ready')")
         assert float(page.text_content("#time")) == clock
@@ -220,13 +220,13 @@ def test_an_episode_is_played_in_one_go_with_one_clock(page, studio):
             page.keyboard.press("Space")
     episode_row = f".best table:first-of-type tr:has-text('Ann'):has-text('{clock:.3f}')"
     page.wait_for_selector(episode_row)
-    held[-1].continue_()  # a par time that arrives late leaves the episode's best runs on the page
+    delayed[-1].continue_()  # a par time that arrives late leaves the episode's best runs on the page
     page.wait_for_selector("dd.par:not(:has-text('unknown')):has-text('s')")
     page.wait_for_timeout(300)
     assert page.locator(episode_row).count() > 0
 
 
-def test_a_page_that_waits_for_compilation_says_so(page, studio):
+def test_page_shows_compilation_progress(page, studio):
     page.goto(studio.at("replays"))
     page.wait_for_selector("h2:has-text('My demonstrations')")
     busy = {"sessions": 0, "follows": False, "compiled": 17}
@@ -243,7 +243,7 @@ def test_a_page_that_waits_for_compilation_says_so(page, studio):
     page.wait_for_selector("#editor-verdict:has-text('17 functions so far')")  # the planner starts in another process
 
 
-def test_the_planner_finds_unknown_pars_in_the_background_and_stores_them(page, studio):
+def test_planner_finds_unknown_par_and_stores_it(page, studio):
     level = corridor(title="First")
     frames = plan(level).frames
     par = f"{frames / 60:.3f} s"
@@ -264,7 +264,7 @@ def test_the_planner_finds_unknown_pars_in_the_background_and_stores_them(page, 
     page.wait_for_selector(".best tr:has-text('planner (score)')")
 
 
-def test_a_studio_without_levels_invites_to_draw_one(page, studio):
+def test_empty_studio_links_to_editor(page, studio):
     page.route("**/api/levels", lambda route: route.fulfill(json={"levels": [], "problems": []}))
     page.goto(studio.at("levels"))
     page.click(".notice a:has-text('draw a level')")
@@ -282,7 +282,7 @@ def own_studio(start_studio, tmp_path_factory):
     return start_studio("--replays", str(folder))
 
 
-def test_replays_are_watched_beside_each_other(page, own_studio):
+def test_replays_compared_side_by_side(page, own_studio):
     page.goto(own_studio.at("replays"))
     page.click("a:has-text('runs 0')")
     page.wait_for_selector(".player .run")
@@ -296,7 +296,7 @@ def test_replays_are_watched_beside_each_other(page, own_studio):
     until(page, lambda: "frame 0" not in page.text_content(".player .clock"))
 
 
-def test_levels_are_found_by_how_their_runs_ended(page, own_studio):
+def test_gallery_filter_by_outcome_of_runs(page, own_studio):
     page.goto(own_studio.at("levels"))
     page.wait_for_selector("a.card")
     page.select_option("[aria-label=Success]", "never finished")
@@ -306,7 +306,7 @@ def test_levels_are_found_by_how_their_runs_ended(page, own_studio):
     assert shown(page) == len(LEVELS) - 1
 
 
-def test_page_and_leaderboard_survive_a_restart_of_the_studio(page, own_studio, start_studio):
+def test_page_and_leaderboard_survive_studio_restart(page, own_studio, start_studio):
     """The page waits, takes the new address, and plays on; the score of a run is stored."""
     studio = own_studio
     port = re.search(r":(\d+)/", studio.address)[1]
@@ -341,7 +341,7 @@ def test_page_and_leaderboard_survive_a_restart_of_the_studio(page, own_studio, 
     page.faults.clear()  # connections that were refused meanwhile
 
 
-def test_without_its_token_a_page_asks_for_the_address(page, studio):
+def test_page_without_token_asks_for_address(page, studio):
     page.goto(studio.address.partition("?")[0])
     page.fill("#lost input", studio.address)
     page.keyboard.press("Enter")
@@ -349,7 +349,7 @@ def test_without_its_token_a_page_asks_for_the_address(page, studio):
     page.faults.clear()
 
 
-def test_the_gallery_fits_a_phone(new_page, studio):
+def test_gallery_fits_phone_screen(new_page, studio):
     page = new_page(viewport={"width": 360, "height": 700})
     for view in ("levels", "replays"):
         page.goto(studio.at(view))

@@ -22,7 +22,7 @@ LANES = {"left": 0, "jump": 1, "right": 2}
 
 def at(page, frame, lane=None):
     """Where a frame is on the screen: in a lane, or in the ruler."""
-    box = page.locator(".roll canvas").bounding_box()
+    box = page.locator(".input-lanes canvas").bounding_box()
     y = RULER / 2 if lane is None else RULER + LANE * (LANES[lane] + 0.5)
     return box["x"] + LABELS + FRAME * (frame + 0.5), box["y"] + y
 
@@ -40,8 +40,8 @@ def stored(page):
     return [np.frombuffer(base64.b64decode(branch["inputs"]), np.uint8) for branch in branches]
 
 
-def says(page, words):
-    page.wait_for_selector(f"#roll-status:has-text('{words}')")
+def wait_for_status(page, words):
+    page.wait_for_selector(f"#inputs-status:has-text('{words}')")
 
 
 def drawn(page):
@@ -51,12 +51,12 @@ def drawn(page):
 @pytest.fixture
 def editor(page, studio):
     page.goto(studio.at(f"inputs/{LEVEL.fingerprint}"))
-    says(page, "not finished after 60")
+    wait_for_status(page, "not finished after 60")
     assert "not finished 1.000 s" in page.text_content(".player .run")
     return page
 
 
-def test_keys_are_painted_moved_inserted_deleted_and_undone(editor):
+def test_input_editor_paint_move_insert_delete_undo(editor):
     page = editor
     drag(page, at(page, 2, "right"), at(page, 21, "right"))
     page.mouse.click(*at(page, 5, "jump"))
@@ -68,7 +68,7 @@ def test_keys_are_painted_moved_inserted_deleted_and_undone(editor):
     until(page, lambda: np.array_equal(stored(page)[0], expected))
     run = simulate(LEVEL, expected)
     page.mouse.click(*at(page, 40))
-    says(page, "frame 40 of 60")
+    wait_for_status(page, "frame 40 of 60")
     assert f"{np.hypot(*run.velocity[39]):.2f} px/frame" in page.text_content(".player .hud")
     drag(page, at(page, 2), at(page, 6))  # a selection, moved by ten frames
     drag(page, at(page, 4), at(page, 14))
@@ -88,37 +88,37 @@ def test_keys_are_painted_moved_inserted_deleted_and_undone(editor):
     until(page, lambda: np.array_equal(stored(page)[0], moved))
 
 
-def test_the_planner_continues_in_a_branch_which_is_compared_and_exported(editor):
+def test_input_editor_planner_continues_branch_and_exports(editor):
     page = editor
     drag(page, at(page, 0, "right"), at(page, 19, "right"))
     page.mouse.click(*at(page, 20))
     before = drawn(page)
     page.get_by_role("button", name="Try all six actions").click()
-    until(page, lambda: drawn(page) != before, "the fan")
+    until(page, lambda: drawn(page) != before, "the action preview")
     page.get_by_role("button", name="Let the planner continue").click()
-    page.wait_for_selector("#roll-status:has-text('won after')", timeout=400_000)  # its process may compile first
+    page.wait_for_selector("#inputs-status:has-text('won after')", timeout=400_000)  # its process may compile first
     first, second = stored(page)
     assert (first[:20] == RIGHT).all() and np.array_equal(first[:20], second[:20])
     run = simulate(LEVEL, second)
-    says(page, f"won after {run.frames}")
+    wait_for_status(page, f"won after {run.frames}")
     assert run.won and run.frames == len(second)
     page.get_by_label("Compare with branch 1").check()
     until(page, lambda: page.locator(".player .run").count() == 2)
-    page.get_by_role("button", name="Keep run").click()
+    page.get_by_role("button", name="Store run").click()
     page.keyboard.press("Enter")
     with page.expect_download() as download:
         page.click("text=Attract file")
     assert np.array_equal(Replay.load(download.value.path()).inputs, second)
     page.keyboard.press("Escape")
     page.reload()
-    says(page, f"won after {run.frames}")  # branches survive
+    wait_for_status(page, f"won after {run.frames}")  # branches survive
 
 
 @needs_agents
-def test_an_agent_continues(editor):
+def test_input_editor_agent_continues(editor):
     page = editor
     page.mouse.click(*at(page, 10))
     page.get_by_role("button", name="Agents …").click()
     page.get_by_role("button", name=re.compile("vision_free")).click()
     until(page, lambda: len(stored(page)) == 2)
-    says(page, "won after")
+    wait_for_status(page, "won after")

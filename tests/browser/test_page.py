@@ -36,7 +36,7 @@ def written(tmp_path_factory):
     return path
 
 
-def test_player_plays_scrubs_and_marks_the_first_difference(page, written):
+def test_player_plays_scrubs_and_marks_first_difference(page, written):
     asked = []
     page.context.set_offline(True)
     page.on("request", lambda request: asked.append(request.url))
@@ -56,7 +56,7 @@ def test_player_plays_scrubs_and_marks_the_first_difference(page, written):
     assert asked == [written.as_uri()]
 
 
-def test_page_size_is_bounded(tmp_path, written, monkeypatch):
+def test_page_too_large_raises_error(tmp_path, written, monkeypatch):
     from nppsim.studio import page
 
     assert written.stat().st_size < 200_000
@@ -65,7 +65,7 @@ def test_page_size_is_bounded(tmp_path, written, monkeypatch):
     assert not (tmp_path / "run.html").exists()
 
 
-def test_light_and_dark_themes(new_page, written):
+def test_page_light_and_dark_themes(new_page, written):
     """The open part of a level is light or dark, as the system wants it."""
     shades = {}
     for scheme in ("light", "dark"):
@@ -76,7 +76,7 @@ def test_light_and_dark_themes(new_page, written):
     assert shades["light"] > 200 > 60 > shades["dark"]
 
 
-def test_two_fingers_zoom_and_neither_play_nor_pause(new_page, written):
+def test_pinch_zooms_without_playing(new_page, written):
     page = new_page(viewport={"width": 390, "height": 700}, has_touch=True)
     page.goto(written.as_uri())
     page.wait_for_selector(".player .clock")
@@ -90,7 +90,7 @@ def test_two_fingers_zoom_and_neither_play_nor_pause(new_page, written):
     page.wait_for_selector("[aria-label=pause]")
 
 
-def test_a_report_has_the_player_below_its_films(page, tmp_path):
+def test_report_page_contains_player(page, tmp_path):
     from rl.experiment.report import write_report
 
     run = tmp_path / "run"
@@ -109,7 +109,7 @@ def test_a_report_has_the_player_below_its_films(page, tmp_path):
     assert page.locator(".player .buttons").bounding_box()["height"] > 25
 
 
-def test_player_draws_beams_and_takes_the_shape_of_a_wide_level(page, tmp_path):
+def test_player_draws_beams_and_wide_levels(page, tmp_path):
     tiles = np.ones((23, 42), np.uint8)
     tiles[9:13, 1:41] = 0
     level = Level.build(tiles, (16, 54), exits=[((140, 54), (150, 54))], entities=[(LASER, 86, 46, 0, 0)])

@@ -56,7 +56,7 @@ def finish(page):
     page.keyboard.up("ArrowRight")
 
 
-def keep(page):
+def store(page):
     page.keyboard.press("k")
     page.wait_for_selector("dialog input")
     page.keyboard.press("Enter")
@@ -68,7 +68,7 @@ def drawn(page):
     return page.evaluate("document.querySelector('.stage canvas').toDataURL()")
 
 
-def test_what_is_pressed_is_what_is_saved_bit_for_bit(page, studio):
+def test_stored_recording_equals_pressed_keys(page, studio):
     sent, frames = over_wire(page)
     open_level(page, studio)
     page.keyboard.down("ArrowRight")
@@ -76,7 +76,7 @@ def test_what_is_pressed_is_what_is_saved_bit_for_bit(page, studio):
         wait_for_frame(page, frame)
         page.keyboard.press("a", delay=60)
     finish(page)
-    keep(page)
+    store(page)
     with page.expect_download() as download:
         page.click("text=Replay file")
     replay = Replay.load(download.value.path())
@@ -94,11 +94,11 @@ def test_what_is_pressed_is_what_is_saved_bit_for_bit(page, studio):
     assert {int(i): bits for i, (bits, *_) in entities.items()}.items() <= dict(enumerate(run.entity_state[-1])).items()
 
 
-def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
+def test_finished_run_becomes_demonstration(page, studio):
     open_level(page, studio)
     page.keyboard.press(".")
     wait_for_frame(page, 1)
-    keep(page)
+    store(page)
     assert page.locator("#demonstrate").count() == 0  # the run has not finished
     page.keyboard.press("Escape")
     page.keyboard.press("r")
@@ -106,7 +106,7 @@ def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
     page.keyboard.down("ArrowRight")
     page.wait_for_selector(".verdict:has-text('your best')")
     finish(page)
-    keep(page)
+    store(page)
     page.click("#demonstrate")
     page.wait_for_selector("dialog .good:has-text('1 of 20 recordings')")
     demonstrations = list(Path(studio.folder).rglob("*.replay"))
@@ -127,13 +127,13 @@ def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
 
 
 @needs_agents
-def test_the_planner_and_an_agent_run_beside_the_player_and_either_can_be_taken_over(page, studio):
+def test_recorded_runs_shown_and_taken_over(page, studio):
     open_level(page, studio)
     page.get_by_role("button", name="Agents …").click()
-    planner, agent = (page.locator(".ghost", has_text=name) for name in ("the planner", "vision_free_foresight"))
-    for ghost in (planner, agent):
-        ghost.get_by_role("checkbox").check()
-        ghost.locator("text=/\\d s$/").wait_for()  # its time: it has been played
+    planner, agent = (page.locator(".recorded-run", has_text=name) for name in ("the planner", "vision_free_foresight"))
+    for other in (planner, agent):
+        other.get_by_role("checkbox").check()
+        other.locator("text=/\\d s$/").wait_for()  # its time: it has been played
     assert f"{plan(LEVEL).frames / 60:.3f} s" in planner.text_content()
     page.focus(".stage canvas")
     page.keyboard.down("ArrowLeft")  # away from where they run
@@ -141,10 +141,10 @@ def test_the_planner_and_an_agent_run_beside_the_player_and_either_can_be_taken_
     page.keyboard.press("p")
     page.keyboard.up("ArrowLeft")
     page.wait_for_selector(".verdict:has-text('Paused')")
-    for ghost in (planner, agent):
-        with_ghost = drawn(page)
-        ghost.get_by_role("checkbox").uncheck()
-        assert drawn(page) != with_ghost
+    for other in (planner, agent):
+        with_other = drawn(page)
+        other.get_by_role("checkbox").uncheck()
+        assert drawn(page) != with_other
     agent.get_by_role("button", name="practise").click()
     page.get_by_label("Frame to go on from").fill("30")
     page.get_by_role("button", name="Go on from here").click()
@@ -178,7 +178,7 @@ def test_frame_advance_rewind_and_practice(page, studio):
     assert frames[13]["f"] == 13 and frames[13]["n"] == at_13  # the same input after the mark leads to the same state
 
 
-def test_keys_can_be_changed_and_stay_so(page, studio):
+def test_key_bindings_change_and_persist(page, studio):
     open_level(page, studio)
     page.click("summary:has-text('Show and change')")
     page.click("[aria-label='run right: add a key']")
@@ -191,7 +191,7 @@ def test_keys_can_be_changed_and_stay_so(page, studio):
     page.wait_for_selector(".keys kbd.pressed:has-text('→')")
 
 
-def test_two_tabs_do_not_disturb_each_other_and_free_their_games(new_page, studio):
+def test_two_tabs_have_separate_games(new_page, studio):
     pages = [new_page(), new_page()]
     for page in pages:
         open_level(page, studio)
@@ -204,7 +204,7 @@ def test_two_tabs_do_not_disturb_each_other_and_free_their_games(new_page, studi
     until(pages[0], lambda: pages[0].evaluate(SESSIONS) < before)
 
 
-def test_thumbs_play_on_a_touch_screen(new_page, studio):
+def test_touch_controls_play(new_page, studio):
     page = new_page(viewport={"width": 390, "height": 780}, has_touch=True, is_mobile=True)
     open_level(page, studio)
     assert page.evaluate(FITS)
@@ -224,7 +224,7 @@ navigator.getGamepads = () => [null, pad];
 window.pad = { lean: (x) => { pad.axes[0] = x; }, jump: (on) => { down = on; } };"""
 
 
-def test_a_gamepad_plays(page, studio):
+def test_gamepad_controls_play(page, studio):
     page.add_init_script(PAD)
     sent, _ = over_wire(page)
     open_level(page, studio)
@@ -237,7 +237,7 @@ def test_a_gamepad_plays(page, studio):
     assert sent[0] == RIGHT and {RIGHT, RIGHT | JUMP, 0} == set(sent)
 
 
-def test_a_closer_view_follows_the_ninja_and_colours_are_chosen(page, studio):
+def test_close_view_follows_ninja_and_colours_change(page, studio):
     open_level(page, studio)
     assert page.evaluate(FITS)
     if page.query_selector("button[aria-pressed=true]:has-text('Closer')"):  # a long level begins with it

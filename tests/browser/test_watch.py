@@ -35,7 +35,7 @@ def thought(page):
     return shares, taken.index(True), float(page.text_content(".policy dd"))
 
 
-def test_an_agent_is_shown_with_its_policy_outputs(page, studio):
+def test_watch_agent_shows_policy_outputs(page, studio):
     watch(page, studio)
     seek(page, 40)
     shares, taken, value = thought(page)
@@ -49,7 +49,7 @@ def test_an_agent_is_shown_with_its_policy_outputs(page, studio):
     until(page, lambda: "waypoint1 dx" in page.text_content(".numbers"), "the numbers")
 
 
-def test_two_runs_are_compared_and_their_first_difference_reported(page, studio):
+def test_watch_two_runs_reports_first_difference(page, studio):
     watch(page, studio)
     for label in ("vision_free_foresight", "the planner (score)"):
         page.get_by_label("Who else").select_option(label=label)
@@ -60,7 +60,7 @@ def test_two_runs_are_compared_and_their_first_difference_reported(page, studio)
     assert "planner (score)" in page.text_content(".player .runs")
 
 
-def test_deaths_are_counted_and_drawn(page, studio):
+def test_deaths_counted_and_drawn(page, studio):
     watch(page, studio)
     page.get_by_role("button", name="Start", exact=True).click()
     until(page, lambda: "64 of 64 won (100 %)" in page.text_content(".deaths"), "64 episodes")
@@ -70,7 +70,7 @@ def test_deaths_are_counted_and_drawn(page, studio):
     page.wait_for_selector(".deaths button:has-text('Start')")
 
 
-def test_an_agent_tries_the_level_in_the_editor(page, studio):
+def test_editor_agent_tries_level(page, studio):
     page.goto(studio.at(f"edit/{LEVEL.fingerprint}"))
     page.get_by_role("button", name="64 tries by an agent").click()
     page.wait_for_selector("#editor-tries:has-text('64 of 64 finished (100 %)')")
@@ -95,7 +95,7 @@ def training(experiment):
     return folder
 
 
-def test_a_training_is_followed_and_its_newest_weights_play(new_page, start_studio, tmp_path):
+def test_training_view_follows_experiment_and_plays_weights(new_page, start_studio, tmp_path):
     folder = training(tmp_path)
     agent = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
     (folder / "checkpoints").mkdir()

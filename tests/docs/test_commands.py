@@ -12,8 +12,6 @@ import bc.__main__
 import benchmarks.curriculum
 import hardware.__main__
 import nppsim.__main__
-import tests.chaos.__main__
-import tests.fuzz.__main__
 import tests.mutation.__main__
 
 from places import ROOT
@@ -24,8 +22,6 @@ MODULES = {
     "benchmarks.curriculum": benchmarks.curriculum,
     "hardware": hardware.__main__,
     "nppsim": nppsim.__main__,
-    "tests.chaos": tests.chaos.__main__,
-    "tests.fuzz": tests.fuzz.__main__,
     "tests.mutation": tests.mutation.__main__,
 }
 PAGES = [
@@ -95,7 +91,7 @@ def commands(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_commands_and_their_flags_exist(page):
+def test_documented_commands_and_flags_exist(page):
     for program, chosen, flags in set(commands(page)):
         text = program_help(program, chosen)
         assert text, f"{page.name} names {program}, which does not exist"
@@ -104,7 +100,7 @@ def test_commands_and_their_flags_exist(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_console_commands_and_their_flags_exist(page):
+def test_documented_console_commands_and_flags_exist(page):
     typed = re.findall(r"^```bash\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     text = "\n".join(typed).replace("\\\n", " ")
     for command, rest in re.findall(
@@ -118,13 +114,13 @@ def test_console_commands_and_their_flags_exist(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_flags_that_are_named_exist_somewhere(page):
+def test_named_flags_exist(page):
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]", page.read_text(encoding="utf-8")))
     missing = [flag for flag in sorted(named - FOREIGN) if not re.search(rf"{flag}\b(?!-)", every_help())]
     assert not missing, f"no program has {', '.join(missing)}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_files_of_tests_that_are_named_exist(page):
+def test_named_test_files_exist(page):
     for file in re.findall(r"\btests/[\w/]+\.(?:py|json|h5|toml)", page.read_text(encoding="utf-8")):
         assert (ROOT / file).is_file(), f"{page.name} names {file}"

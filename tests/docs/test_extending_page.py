@@ -79,19 +79,19 @@ def failures(tmp_path_factory):
 
 
 @pytest.mark.parametrize("title", SECTIONS)
-def test_the_examples_of_an_extension_run(title, failures):
+def test_extension_examples_run(title, failures):
     assert EXAMPLES.search(SECTIONS[title]), "a section shows that what it adds is there"
     assert not failures[title], failures[title]
 
 
 @pytest.mark.parametrize("title", SECTIONS)
-def test_an_extension_touches_few_files(title):
+def test_extension_touches_few_files(title):
     files = {file for file, _, _ in changes(title)}
     assert 1 <= len(files) <= MOST_FILES
     assert SECTIONS[title].count("```diff") + SECTIONS[title].count('```python\n"""') == len(changes(title))
 
 
-def test_the_overview_names_the_sections_and_their_files():
+def test_overview_names_sections_and_files():
     for title in SECTIONS:
         row = re.search(
             rf"^\| \[{title.lower()}\]\(#{title.lower().replace(' ', '-')}\) \| (.*?) \|", TEXT, re.MULTILINE

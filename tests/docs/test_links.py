@@ -35,7 +35,7 @@ def anchors(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page):
+def test_links_resolve(page):
     for path, anchor in links(page):
         target = (page.parent / path) if path else page
         assert target.exists(), f"{path} does not exist"
@@ -43,7 +43,7 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(target), f"{path or page.name} has no heading #{anchor}"
 
 
-def test_every_page_can_be_reached_from_the_readme():
+def test_pages_reachable_from_readme():
     seen, waiting = set(), [ROOT / "README.md"]
     while waiting:
         page = waiting.pop()

@@ -70,7 +70,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_the_page_trains_its_network_with_its_strategy_and_rewards(folder):
+def test_examples_train_network_with_strategy_and_rewards(folder):
     (run,) = (folder / "experiments").glob("mine_*")
     config = json.loads((run / "config.json").read_text())
     assert config["architectures"] == ["my_network"]
@@ -83,24 +83,24 @@ def test_the_page_trains_its_network_with_its_strategy_and_rewards(folder):
     assert "% of the test levels; report:" in printed
 
 
-def test_the_doctor_checks_the_gradients_of_its_first_update(folder):
+def test_doctor_checks_gradients_of_plugin_network(folder):
     findings = json.loads((folder / "findings.json").read_text())["findings"]
     found = [one for one in findings if one["check"] == "every_parameter_gets_a_gradient"]
     assert [one["status"] for one in found] == ["ok"]
 
 
-def test_its_agent_is_evaluated_where_the_plugin_is_named(folder):
+def test_evaluate_agent_with_plugin_succeeds(folder):
     (results,) = folder.glob("evaluate_*/results.json")
     assert json.loads(results.read_text())["settings"]["plugins"] == ["mine.py"]
 
 
-def test_without_the_plugin_an_agent_is_refused_with_a_remedy(folder):
+def test_evaluate_agent_without_plugin_raises_error(folder):
     (agent,) = folder.rglob("agent.safetensors")
     with pytest.raises(CheckpointError, match=r"unknown architecture 'my_network'.*name its file with --plugin"):
         load_policy(agent)
 
 
-def test_a_stored_run_imports_its_plugins(folder, monkeypatch):
+def test_resume_imports_plugins_of_run(folder, monkeypatch):
     (run,) = (folder / "experiments").glob("mine_*")
     monkeypatch.chdir(folder)  # where the file is, as its name in config.json is relative
     for known, name in (
@@ -132,14 +132,14 @@ def test_a_stored_run_imports_its_plugins(folder, monkeypatch):
         ),
     ],
 )
-def test_a_plugin_that_fails_is_one_line(tmp_path, text, message):
+def test_failing_plugin_prints_one_error(tmp_path, text, message):
     if text is not None:
         (tmp_path / "mine.py").write_text(text)
     with pytest.raises(ConfigError, match=message):
         plugins.load([str(tmp_path / "mine.py")])
 
 
-def test_shipped_names_cannot_be_taken():
+def test_register_shipped_name_raises_error():
     with pytest.raises(ArchitectureError, match="is a shipped architecture"):
         architectures.register(Architecture("mlp_baseline", "", vectors=((("game_state",), (8,)),)))
     with pytest.raises(ConfigError, match="is part of the project|is shipped"):
@@ -158,7 +158,7 @@ def test_shipped_names_cannot_be_taken():
         ({"reads": ("game_state", "graph_state")}, "no graph"),
     ],
 )
-def test_an_architecture_that_cannot_work_is_refused(change, message):
+def test_invalid_architecture_raises_error(change, message):
     fields = {"name": "x", "description": "", "module": dict, "reads": ("game_state",)} | change
     with pytest.raises(ArchitectureError, match=message):
         architectures.register(Architecture(**fields))

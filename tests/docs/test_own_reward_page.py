@@ -25,14 +25,14 @@ def command(program, **stands_for):
     return [stands_for.get(word.partition(".")[0], word) for word in shlex.split(asked)]
 
 
-def test_the_examples_of_the_page_run():
+def test_examples_run():
     example = doctest.DocTestParser().get_doctest(TEXT, {}, "reward", "own_reward.md", 0)
     output = []
     doctest.DocTestRunner(verbose=False).run(example, out=output.append)
     assert len(example.examples) > 3 and not output, "".join(output)
 
 
-def test_ten_times_the_price_of_a_frame_is_warned_of(monkeypatch, tmp_path):
+def test_ten_times_time_price_prints_warning(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     monkeypatch.setitem(PRESETS, "hurried", None)
     (file,) = [block for block in blocks("python") if not block.startswith(">>>")]

@@ -42,7 +42,7 @@ def test_thick_slopes_are_complements_of_wedges(thick, wedge):  # section 3.3
     assert (solid_mask(thick, 48) ^ solid_mask(wedge, 48)).all()
 
 
-def test_a_single_full_tile_has_eight_faces_in_the_documented_order():  # section 3.5
+def test_single_full_tile_has_eight_documented_faces():  # section 3.5
     cells = EMPTY.copy()
     cells[4, 4] = 1
     compiled = compile_level(level(cells, (0, 8, 8, 0, 0)))
@@ -52,19 +52,19 @@ def test_a_single_full_tile_has_eight_faces_in_the_documented_order():  # sectio
     assert ", ".join(f"({a}, {b})→({c}, {d})" for a, b, c, d in faces) in text
 
 
-def test_speeds_of_free_fall():  # section 6.2
+def test_free_fall_speeds_match_page():  # section 6.2
     run = nppsim.simulate(level(EMPTY, HIGH), np.zeros(60, np.uint8))
     assert [round(float(run.velocity[n - 1, 1]), 3) for n in (1, 10, 60)] == [0.067, 0.647, 3.305]
 
 
-def test_depth_of_a_deadly_fall():  # section 6.5
+def test_deadly_fall_depth_matches_page():  # section 6.5
     def outcome(byte):  # of a fall of 470 - 6 * byte px
         return nppsim.simulate(level(FLOOR, (0, 80, byte, 0, 0)), np.zeros(200, np.uint8)).outcome
 
     assert (outcome(38), outcome(37)) == ("running", "died")
 
 
-def test_rise_and_duration_of_jumps():  # section 6.6
+def test_jump_rise_and_duration_match_page():  # section 6.6
     heights, landings = [], []
     for pressed in (1, 5, 10, 20, 30, 45, 46):
         inputs = np.zeros(150, np.uint8)
@@ -76,13 +76,13 @@ def test_rise_and_duration_of_jumps():  # section 6.6
     assert f"| frames from press to landing | {' | '.join(landings)} |" in TEXT
 
 
-def test_a_regular_door_closes_six_frames_after_the_last_touch():  # section 7.4
+def test_regular_door_closes_six_frames_after_last_touch():  # section 7.4
     run = nppsim.simulate(level(FLOOR, (0, 20, 78, 0, 0), (5, 70, 78, 0, 0)), np.full(250, 2, np.uint8))
     closed = run.entity_state[:, 0] >> 4 & 1
     assert [int(frame) for frame in np.flatnonzero(np.diff(closed.astype(int))) + 2] == [117, 134]
 
 
-def test_bytes_of_a_compact_replay():  # section 9.2
+def test_compact_replay_bytes_match_page():  # section 9.2
     air = level(EMPTY, HIGH)
     data = nppsim.Replay(air, np.array([2, 2, 3], np.uint8), success=False).to_bytes()
     assert (len(air.to_bytes()), data[:13].hex(" ", 4), list(data[-3:])) == (
@@ -97,7 +97,7 @@ def anchor(number, title):
     return re.sub(r"[^\w\- ]", "", f"{number}. {title}".lower()).replace(" ", "-")
 
 
-def test_links_within_the_page_lead_to_its_sections():
+def test_links_within_page_resolve():
     anchors = {anchor(number, title) for number, title in SECTIONS.items()}
     links = re.findall(r"\]\(#([^)]+)\)", TEXT)
     assert len(links) > 40
@@ -105,7 +105,7 @@ def test_links_within_the_page_lead_to_its_sections():
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
-def test_a_module_of_rules_cites_its_sections(path):
+def test_rule_modules_cite_their_sections(path):
     """In full in its docstring; below that the number alone, which must be one of the page's, too."""
     source = path.read_text(encoding="utf-8")
     assert "docs/physics.md, section" in re.sub(r"\s*\n\s*", " ", ast.get_docstring(ast.parse(source)))
@@ -118,6 +118,6 @@ COLLECTIONS = ("11.1", "11.2", "11.3")  # they summarise earlier sections
 
 
 @pytest.mark.parametrize("section", [number for number in LEAVES if number not in COLLECTIONS])
-def test_each_section_names_the_code_that_holds_it(section):
+def test_sections_name_their_code(section):
     body = TEXT.split(f" {section}. {SECTIONS[section]}\n", 1)[1].split("\n#", 1)[0]
     assert re.search(r"`nppsim/[\w/]+\.py(::\w+)?`", body)

@@ -18,7 +18,7 @@ SET_UP, WATCH, EVALUATE, FILM, TRAIN = COMMANDS[:5]  # WATCH is an example, whic
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_an_evaluation_is_filmed(tmp_path, monkeypatch, capsys):
+def test_evaluation_example_is_filmed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     _, script, *arguments = shlex.split(EVALUATE)
     small = {"datasets/dev": str(STARTER_LEVELS / "simplest" / "000000.map"), "evaluated": str(tmp_path / "evaluated")}
@@ -42,7 +42,7 @@ def test_an_evaluation_is_filmed(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "run.mp4").stat().st_size > 1000
 
 
-def test_the_training_command_is_valid(monkeypatch):
+def test_training_command_is_valid(monkeypatch):
     monkeypatch.chdir(ROOT)
     program, *flags = TRAIN.replace("\\\n", " ").replace("RECORDINGS", "datasets/refined").split()[1:]
     config = resolve(flags)
@@ -51,6 +51,6 @@ def test_the_training_command_is_valid(monkeypatch):
     assert (config.ppo.time_budget_minutes, config.video.record_eval_videos) == (10, True)
 
 
-def test_setting_up_is_a_target_of_make():
+def test_setup_is_make_target():
     assert SET_UP.startswith("make setup &&")
     assert WATCH == "python examples/load_and_film.py"

@@ -15,7 +15,7 @@ IMAGES = ROOT / "docs" / "images"
 
 
 @pytest.mark.parametrize("name", rulebook.FIGURES)
-def test_a_figure_of_the_rulebook_is_what_the_code_draws_today(name):
+def test_figure_equals_drawing_of_current_code(name):
     """If a rule has changed, draw them again: python tests/support/rulebook.py."""
     drawn = np.asarray(rulebook.FIGURES[name](), np.int16)
     with Image.open(IMAGES / f"{name}.png") as image:
@@ -25,7 +25,7 @@ def test_a_figure_of_the_rulebook_is_what_the_code_draws_today(name):
     assert different < 0.004, "letters may differ a little between versions of the font library, lines may not"
 
 
-def test_every_figure_is_in_the_rulebook_and_says_what_it_shows():
+def test_figures_are_in_rulebook_with_alternative_text():
     page = (ROOT / "docs" / "physics.md").read_text(encoding="utf-8")
     for name in rulebook.FIGURES:
         assert page.count(f"](images/{name}.png)") == 1, name
@@ -33,7 +33,7 @@ def test_every_figure_is_in_the_rulebook_and_says_what_it_shows():
 
 
 @pytest.mark.parametrize("tile", range(38))
-def test_the_open_side_of_each_surface_is_open_and_the_other_one_solid(tile):
+def test_open_side_of_surfaces_is_open(tile):
     mask = tiles.solid_mask(tile, 240)
 
     def solid(x, y):
@@ -49,7 +49,7 @@ def test_the_open_side_of_each_surface_is_open_and_the_other_one_solid(tile):
         assert all(-1e-9 <= value <= 24 + 1e-9 for point in points for value in point)
 
 
-def test_the_pushed_out_ninja_stands_at_its_radius_from_the_corner():
+def test_pushed_out_ninja_is_at_radius_from_corner():
     before, free, after = rulebook.landing(83, (21, 19, 1))
     assert free[1] > before[1]
     assert math.dist(after, (504, 456)) == pytest.approx(10, abs=1e-6)

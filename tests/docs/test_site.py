@@ -33,13 +33,13 @@ def site(tmp_path_factory):
     return folder
 
 
-def test_every_page_and_every_example_is_there(site):
+def test_site_contains_pages_and_examples(site):
     pages = [path.stem for path in (ROOT / "docs").glob("*.md")]
     pages += [f"examples/{path.stem}" for path in (ROOT / "examples").glob("*.py")]
     assert not [page for page in [*pages, "index", "contributing"] if not (site / f"{page}.html").is_file()]
 
 
-def test_nothing_is_loaded_from_outside(site):
+def test_site_loads_nothing_external(site):
     loads = re.compile(
         r"<(?:script|img|iframe|source|video)\b[^>]*\bsrc=\"(?:https?:)?//|<link\b[^>]*\bhref=\"(?:https?:)?//"
     )
@@ -49,7 +49,7 @@ def test_nothing_is_loaded_from_outside(site):
         assert not re.search(r"url\(['\"]?(?:https?:)?//", style.read_text(encoding="utf-8")), style
 
 
-def test_an_example_is_shown_unchanged(site):
+def test_example_is_shown_unchanged(site):
     page = re.sub(r"<[^>]*>", "", (site / "examples" / "own_reward.html").read_text(encoding="utf-8"))
     assert "class GoldCounts(gymnasium.Wrapper):" in page and "--8&lt;--" not in page
     assert re.search(
@@ -57,7 +57,7 @@ def test_an_example_is_shown_unchanged(site):
     )
 
 
-def test_links_of_the_repository_become_links_of_the_site():
+def test_repository_links_become_site_links():
     turned = hooks.with_links_of_the_site(
         "[a](docs/own_network.md#the-file) [b](examples/own_reward.py) ![c](docs/images/tiles.png) `[d](x.md)` [e](https://a.b)\n",
         "index.md",

@@ -23,7 +23,7 @@ def blocks(page, language):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_python_compiles_and_imports_existing_names(page):
+def test_python_snippets_compile_and_import(page):
     for block in blocks(page, "python"):
         if block.startswith(">>>"):
             continue  # the page's own test runs these
@@ -35,12 +35,12 @@ def test_python_compiles_and_imports_existing_names(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_toml_parses(page):
+def test_toml_snippets_parse(page):
     for block in blocks(page, "toml"):
         assert tomllib.loads(block)
 
 
-def test_the_page_on_configuration_runs_with_its_file(tmp_path, monkeypatch):
+def test_configuration_page_example_runs(tmp_path, monkeypatch):
     page = ROOT / "docs" / "configuration.md"
     (block,) = blocks(page, "toml")
     command = re.search(
@@ -53,7 +53,7 @@ def test_the_page_on_configuration_runs_with_its_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_the_page_on_development_counts_comparisons():
+def test_development_page_example_counts_comparisons():
     (block,) = blocks(ROOT / "docs" / "development.md", "python")
     names = {"nppsim": nppsim, "levels": [corridor()], "actions": np.full(16, 2)}
     exec(block, names)

@@ -57,7 +57,7 @@ def named(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_tags_that_a_page_names_are_written(page):
+def test_named_tags_are_written(page):
     tags = [tag for tag in named(page) if not (ROOT / tag).exists()]
     unknown = [tag for tag in tags if not any(pattern.fullmatch(tag) for pattern in TAGS)]
     assert not unknown

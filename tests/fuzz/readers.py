@@ -218,7 +218,14 @@ def _reference(folder: Path) -> list[Path]:
     metrics = {"train/loss": [{"at": 100, "low": 0.0, "high": 1.0}]}
     speed = {"machine": {"low": 1.0, "high": 2.0}}
     write_json(
-        path, {"format": REFERENCE, "version": VERSION, "metrics": metrics, "seconds_per_million_decisions": speed}
+        path,
+        {
+            "format": REFERENCE,
+            "version": VERSION,
+            "label": "x",
+            "metrics": metrics,
+            "seconds_per_million_decisions": speed,
+        },
     )
     return [path]
 

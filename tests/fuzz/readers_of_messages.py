@@ -12,7 +12,7 @@ from nppsim.io.files import write_json
 from nppsim.io.reading import parse_json
 from nppsim.levels.campaign import to_line
 from nppsim.replays.replay import Replay
-from nppsim.studio.drafts import draft_of, findings, level_of
+from nppsim.studio.drafts import diagnostics, draft_of, level_of
 from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import AGENT, Leaderboard
 from nppsim.studio.library import Library
@@ -50,8 +50,8 @@ def _files(folder: Path) -> list[Path]:
 def _messages_of_play(folder: Path) -> list[Path]:
     inputs = base64.b64encode(bytes(120)).decode()
     begin = {"start": min(card["id"] for card in Library().levels()["levels"])}
-    steps = [begin | {"inputs": inputs}, {"step": [2, 2, 3]}, {"rewind": 61}, {"keep": {"label": "a run"}}]
-    more = [{"edit": {"frame": 40, "inputs": inputs}}, {"fan": 20}, {"run": inputs}]
+    steps = [begin | {"inputs": inputs}, {"step": [2, 2, 3]}, {"rewind": 61}, {"store": {"label": "a run"}}]
+    more = [{"edit": {"frame": 40, "inputs": inputs}}, {"preview": 20}, {"run": inputs}]
     write_json(folder / "x.json", [*steps, *more, {"rewind": 0}, {"step": [0] * 30}])
     return [folder / "x.json"]
 
@@ -103,5 +103,5 @@ def _drafts(folder: Path) -> list[Path]:
 
 def _draft(path: Path) -> None:
     draft = parse_json(path.read_bytes(), "the message", StudioError, "send JSON")
-    findings(draft)
+    diagnostics(draft)
     level_of(draft)

@@ -22,7 +22,7 @@ import torch
 import hardware
 from bc.baselines import Metrics
 from bc.demonstrations import ReplayFile, load_demonstrations
-from bc.minari import About, export_minari, import_minari
+from bc.minari import MinariMetadata, export_minari, import_minari
 from bc.train import BCResult
 from nppsim.batch import BatchSimulator
 from nppsim.errors import needed
@@ -440,7 +440,9 @@ def _dataset() -> dict[str, bytes]:
         level = Level.build(np.zeros((23, 42), np.uint8), (20, 94), exits=[((30, 94), (50, 94))])
         replay = Replay(level, np.full(400, 2, np.uint8), True).to_bytes()
         found = load_demonstrations([ReplayFile("r", "r", "simplest", replay)], 4)
-        about = About("own", author="A. N.", author_email="a@example.org", code_permalink="https://example.org")
+        about = MinariMetadata(
+            "own", author="A. N.", author_email="a@example.org", code_permalink="https://example.org"
+        )
         export_minari(found, about, observations=("game_state",))
         return {
             str(path.relative_to(place)): path.read_bytes() for path in sorted(Path(place).rglob("*")) if path.is_file()

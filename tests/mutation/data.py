@@ -25,40 +25,34 @@ def _labels(patch: Patch, change: Callable[[BCDataset], np.ndarray]) -> None:
     patch.everywhere(demonstrations.load_or_build, changed)
 
 
-@mutation("labels are those of the previous decision", tests=("tests/bc/test_dataset.py",))
+@mutation("labels are those of the previous decision", "tests/bc/test_dataset.py")
 def _(patch: Patch) -> None:
     _labels(patch, lambda dataset: dataset.previous_actions.copy())
 
 
-@mutation("left and right change places in the labels", tests=("tests/bc/test_dataset.py",))
+@mutation("left and right change places in the labels", "tests/bc/test_dataset.py")
 def _(patch: Patch) -> None:
     _labels(patch, lambda dataset: np.array([0, 2, 1, 3, 5, 4])[dataset.actions])
 
 
-@mutation("observations are recorded after the step that the action drives", tests=("tests/bc/test_dataset.py",))
-def _(patch: Patch) -> None:
-    def changed(original, bank, levels, wave, config):
-        recorded = original(bank, levels, wave, config)
-        return {name: np.roll(values, -1, axis=0) for name, values in recorded.items()}
-
-    patch.everywhere(record, changed)
-
-
-@mutation("mirrored demonstrations keep their actions", tests=("tests/bc/test_demonstrations.py",))
-def _(patch: Patch) -> None:
-    def changed(original, converter, unchanged):
-        result = original(converter, unchanged)
-        return replace(result, actions=unchanged.actions) if isinstance(result, Demonstration) else result
-
-    patch.wrap(_Converter, "mirrored", changed)
+@mutation("observations are recorded after the step that the action drives", "tests/bc/test_dataset.py").everywhere(
+    record
+)
+def _(original, bank, levels, wave, config):
+    recorded = original(bank, levels, wave, config)
+    return {name: np.roll(values, -1, axis=0) for name, values in recorded.items()}
 
 
-@mutation("a demonstration that does not win is used", tests=("tests/bc/test_demonstrations.py",))
-def _(patch: Patch) -> None:
-    patch.set(Run, "won", True)
+@mutation("mirrored demonstrations keep their actions", "tests/bc/test_demonstrations.py").wrap(_Converter, "mirrored")
+def _(original, converter, unchanged):
+    result = original(converter, unchanged)
+    return replace(result, actions=unchanged.actions) if isinstance(result, Demonstration) else result
 
 
-@mutation("the cache key leaves out the settings", tests=("tests/bc/test_dataset.py",))
+mutation("a demonstration that does not win is used", "tests/bc/test_demonstrations.py").set(Run, "won", True)
+
+
+@mutation("the cache key leaves out the settings", "tests/bc/test_dataset.py")
 def _(patch: Patch) -> None:
     """A dataset of another frame skip is found under the same name."""
     patch.everywhere(content_key, lambda original, files, config, held_back=(): "0123456789abcdef")
@@ -72,27 +66,23 @@ def _(patch: Patch) -> None:
     patch.set(BCDataset, "open", classmethod(changed))
 
 
-@mutation("a level and its mirror image on the two sides of the split", tests=("tests/bc/test_dataset.py",))
-def _(patch: Patch) -> None:
-    def changed(original, found, share, seed):
-        return np.random.default_rng(seed).random(len(found)) < 0.5
-
-    patch.everywhere(split_by_level, changed)
-
-
-@mutation("normalisation statistics are of other data", tests=("tests/bc/test_bc.py",))
-def _(patch: Patch) -> None:
-    def changed(original, dataset, batch=4096):
-        statistics = original(dataset, batch)
-        for key in statistics.float_keys:
-            statistics._squares[key] *= 100
-            statistics._mean[key] += 50
-        return statistics
-
-    patch.wrap(BCDataset, "statistics", changed)
+@mutation("a level and its mirror image on the two sides of the split", "tests/bc/test_dataset.py").everywhere(
+    split_by_level
+)
+def _(original, found, share, seed):
+    return np.random.default_rng(seed).random(len(found)) < 0.5
 
 
-@mutation("components that vary little are divided by 1", tests=("tests/nppsim/observe/test_statistics.py",))
+@mutation("normalisation statistics are of other data", "tests/bc/test_bc.py").wrap(BCDataset, "statistics")
+def _(original, dataset, batch=4096):
+    statistics = original(dataset, batch)
+    for key in statistics.float_keys:
+        statistics._squares[key] *= 100
+        statistics._mean[key] += 50
+    return statistics
+
+
+@mutation("components that vary little are divided by 1", "tests/nppsim/observe/test_statistics.py")
 def _(patch: Patch) -> None:
     original = ObservationStatistics.std.fget  # type: ignore[attr-defined]
     patch.set(
@@ -102,9 +92,8 @@ def _(patch: Patch) -> None:
     )
 
 
-@mutation("observations of a batch are in file order, its labels are not", tests=("tests/bc/test_bc.py",))
-def _(patch: Patch) -> None:
-    def changed(original, batches, rows):
-        return original(batches, np.sort(rows))[0], original(batches, rows)[1]
-
-    patch.wrap(Batches, "observe", changed)
+@mutation("observations of a batch are in file order, its labels are not", "tests/bc/test_bc.py").wrap(
+    Batches, "observe"
+)
+def _(original, batches, rows):
+    return original(batches, np.sort(rows))[0], original(batches, rows)[1]

@@ -24,50 +24,44 @@ def _targets(patch: Patch, change: Callable[[torch.Tensor, torch.Tensor], torch.
     patch.wrap(Distiller, "_decide", changed)
 
 
-@mutation("teacher outputs belong to neighbouring environments", tests=("tests/rl/test_distillation.py",))
+@mutation("teacher outputs belong to neighbouring environments", "tests/rl/test_distillation.py")
 def _(patch: Patch) -> None:
     _targets(patch, lambda outputs, logits: outputs.roll(1, dims=0))
 
 
-@mutation("the student is trained on its own outputs", tests=("tests/rl/test_distillation.py",))
+@mutation("the student is trained on its own outputs", "tests/rl/test_distillation.py")
 def _(patch: Patch) -> None:
     _targets(patch, lambda outputs, logits: F.log_softmax(logits, dim=1))
 
 
-@mutation("the teacher collects the rollouts of the student", tests=("tests/rl/test_distillation.py",))
-def _(patch: Patch) -> None:
-    def changed(original, distiller, t):
-        original(distiller, t)
-        return distiller._buffer.log_probs[t].clone()
-
-    patch.wrap(Distiller, "_decide", changed)
-
-
-@mutation("distillation minimises the reverse divergence", tests=("tests/rl/test_distillation.py",))
-def _(patch: Patch) -> None:
-    patch.set(distillation, "kl_divergence", lambda p, q: kl_divergence(q, p))
+@mutation("the teacher collects the rollouts of the student", "tests/rl/test_distillation.py").wrap(
+    Distiller, "_decide"
+)
+def _(original, distiller, t):
+    original(distiller, t)
+    return distiller._buffer.log_probs[t].clone()
 
 
-@mutation("distillation steps go up the gradient", tests=("tests/rl/test_distillation.py",))
-def _(patch: Patch) -> None:
-    patch.wrap(
-        Distiller,
-        "_step",
-        lambda original, distiller, away, gradients: original(
-            distiller, away, [None if one is None else -one for one in gradients]
-        ),
-    )
+mutation("distillation minimises the reverse divergence", "tests/rl/test_distillation.py").set(
+    distillation, "kl_divergence", lambda p, q: kl_divergence(q, p)
+)
 
 
-@mutation("the learning rate of distillation is 0", tests=("tests/rl/test_distillation.py",))
-def _(patch: Patch) -> None:
-    def changed(original, distiller, *given):
-        distiller._optimizer.param_groups[0]["lr"] = 0.0
-        original(distiller, *given)
+mutation("distillation steps go up the gradient", "tests/rl/test_distillation.py").wrap(
+    Distiller,
+    "_step",
+    lambda original, distiller, away, gradients: original(
+        distiller, away, [None if one is None else -one for one in gradients]
+    ),
+)
 
-    patch.wrap(Distiller, "_step", changed)
+
+@mutation("the learning rate of distillation is 0", "tests/rl/test_distillation.py").wrap(Distiller, "_step")
+def _(original, distiller, *given):
+    distiller._optimizer.param_groups[0]["lr"] = 0.0
+    original(distiller, *given)
 
 
-@mutation("mirror images have the actions of the originals", tests=("tests/rl/test_distillation.py",))
-def _(patch: Patch) -> None:
-    patch.set(distillation, "MIRRORED_ACTION", np.arange(NUM_ACTIONS))
+mutation("mirror images have the actions of the originals", "tests/rl/test_distillation.py").set(
+    distillation, "MIRRORED_ACTION", np.arange(NUM_ACTIONS)
+)

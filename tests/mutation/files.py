@@ -3,27 +3,23 @@
 from nppsim.observe import layout
 from rl.events import EventWriter
 from rl.policy import checkpoint
-from tests.mutation.mutation import Patch, mutation
+from tests.mutation.mutation import mutation
+
+mutation("scalars are not written", "tests/rl/test_events.py").set(
+    EventWriter, "add_scalar", lambda writer, tag, value, step: None
+)
 
 
-@mutation("scalars are not written", tests=("tests/rl/test_events.py",))
-def _(patch: Patch) -> None:
-    patch.set(EventWriter, "add_scalar", lambda writer, tag, value, step: None)
+@mutation("scalars are written to another folder", "tests/rl/training/test_monitor.py").wrap(EventWriter, "__init__")
+def _(original, writer, folder):
+    original(writer, f"{folder}_of_another_run" if "tensorboard" in str(folder) else folder)
 
 
-@mutation("scalars are written to another folder", tests=("tests/rl/training/test_monitor.py",))
-def _(patch: Patch) -> None:
-    def changed(original, writer, folder):
-        original(writer, f"{folder}_of_another_run" if "tensorboard" in str(folder) else folder)
-
-    patch.wrap(EventWriter, "__init__", changed)
+mutation("a checkpoint of another observation layout", "tests/rl/policy/test_onnx.py").set(
+    layout, "VERSION", layout.VERSION + 1
+)
 
 
-@mutation("a checkpoint of another observation layout", tests=("tests/rl/policy/test_onnx.py",))
-def _(patch: Patch) -> None:
-    patch.set(layout, "VERSION", layout.VERSION + 1)
-
-
-@mutation("a checkpoint of another format", tests=("tests/rl/policy/test_onnx.py",))
-def _(patch: Patch) -> None:
-    patch.set(checkpoint, "FORMAT_VERSION", checkpoint.FORMAT_VERSION + 1)
+mutation("a checkpoint of another format", "tests/rl/policy/test_onnx.py").set(
+    checkpoint, "FORMAT_VERSION", checkpoint.FORMAT_VERSION + 1
+)

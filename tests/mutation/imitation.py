@@ -34,57 +34,48 @@ def _curves(patch: Patch, change: Callable[[dict], dict]) -> None:
     patch.wrap(imitation, "_write", changed)
 
 
-@mutation("imitation does not shuffle decisions", tests=("tests/bc/test_batches.py",))
+@mutation("imitation does not shuffle decisions", "tests/bc/test_batches.py")
 def _(patch: Patch) -> None:
     _epochs(patch, lambda original, batches, rows, size, rng: original(batches, rows, size, _Unmoved()))
 
 
-@mutation("the last batch of each epoch of imitation is left out", tests=("tests/bc/test_batches.py",))
+@mutation("the last batch of each epoch of imitation is left out", "tests/bc/test_batches.py")
 def _(patch: Patch) -> None:
     _epochs(patch, lambda original, *given: iter(list(original(*given))[:-1]))
 
 
-@mutation("weights of the actions are those of other actions", tests=("tests/bc/test_bc.py",))
-def _(patch: Patch) -> None:
-    patch.wrap(BCDataset, "class_weights", lambda original, dataset, power: np.roll(original(dataset, power), 1))
+mutation("weights of the actions are those of other actions", "tests/bc/test_bc.py").wrap(
+    BCDataset, "class_weights", lambda original, dataset, power: np.roll(original(dataset, power), 1)
+)
 
 
-@mutation("gradients of imitation are clipped at a tenth", tests=("tests/bc/test_bc.py",))
-def _(patch: Patch) -> None:
-    def changed(original, setup, epoch):
-        config = setup.config
-        setup.config = replace(config, max_grad_norm=0.1 * config.max_grad_norm)
-        original(setup, epoch)
-        setup.config = config
-
-    patch.wrap(imitation, "_step", changed)
+@mutation("gradients of imitation are clipped at a tenth", "tests/bc/test_bc.py").wrap(imitation, "_step")
+def _(original, setup, epoch):
+    config = setup.config
+    setup.config = replace(config, max_grad_norm=0.1 * config.max_grad_norm)
+    original(setup, epoch)
+    setup.config = config
 
 
-@mutation("the learning rate of imitation is a tenth", tests=("tests/bc/test_bc.py",))
-def _(patch: Patch) -> None:
-    def changed(original, *arguments):
-        setup = original(*arguments)
-        setup.schedule.base_lrs = [0.1 * rate for rate in setup.schedule.base_lrs]
-        for group in setup.optimizer.param_groups:
-            group["lr"] *= 0.1
-        return setup
-
-    patch.wrap(imitation, "_Setup", changed)
+@mutation("the learning rate of imitation is a tenth", "tests/bc/test_bc.py").wrap(imitation, "_Setup")
+def _(original, *arguments):
+    setup = original(*arguments)
+    setup.schedule.base_lrs = [0.1 * rate for rate in setup.schedule.base_lrs]
+    for group in setup.optimizer.param_groups:
+        group["lr"] *= 0.1
+    return setup
 
 
-@mutation("imitation descends along wrong labels' gradient", tests=("tests/bc/test_bc.py",))
-def _(patch: Patch) -> None:
-    def changed(original, setup, batch):
-        found = original(setup, batch)
-        for parameter in setup.policy.parameters():
-            if parameter.grad is not None:
-                parameter.grad.neg_()
-        return found
-
-    patch.wrap(imitation, "_differentiate", changed)
+@mutation("imitation descends along wrong labels' gradient", "tests/bc/test_bc.py").wrap(imitation, "_differentiate")
+def _(original, setup, batch):
+    found = original(setup, batch)
+    for parameter in setup.policy.parameters():
+        if parameter.grad is not None:
+            parameter.grad.neg_()
+    return found
 
 
-@mutation("metrics of imitation are an epoch late", tests=("tests/bc/test_bc.py",))
+@mutation("metrics of imitation are an epoch late", "tests/bc/test_bc.py")
 def _(patch: Patch) -> None:
     before: list[dict] = [{}]
 
@@ -95,35 +86,25 @@ def _(patch: Patch) -> None:
     _curves(patch, change)
 
 
-@mutation("imitation is validated on its training data", tests=("tests/bc/test_bc.py",))
-def _(patch: Patch) -> None:
-    patch.everywhere(
-        imitation.evaluate,
-        lambda original, policy, dataset, rows: original(policy, dataset, dataset.rows(validation=False)),
-    )
+mutation("imitation is validated on its training data", "tests/bc/test_bc.py").everywhere(
+    imitation.evaluate,
+    lambda original, policy, dataset, rows: original(policy, dataset, dataset.rows(validation=False)),
+)
 
 
-@mutation("accuracy is counted among changes only", tests=("tests/bc/test_bc.py",))
-def _(patch: Patch) -> None:
-    def changed(original, predictions, actions, previous, loss=None):
-        found = original(predictions, actions, previous, loss)
-        return replace(found, accuracy=found.change_accuracy or 0.0, change_accuracy=found.accuracy)
-
-    patch.everywhere(baselines.score, changed)
+@mutation("accuracy is counted among changes only", "tests/bc/test_bc.py").everywhere(baselines.score)
+def _(original, predictions, actions, previous, loss=None):
+    found = original(predictions, actions, previous, loss)
+    return replace(found, accuracy=found.change_accuracy or 0.0, change_accuracy=found.accuracy)
 
 
-@mutation("another epoch than the best is reported as the best", tests=("tests/bc/test_bc.py",))
-def _(patch: Patch) -> None:
-    def changed(original, result, **fields):
-        original(result, **fields | {"best_epoch": 1})
-
-    patch.wrap(BCResult, "__init__", changed)
+@mutation("another epoch than the best is reported as the best", "tests/bc/test_bc.py").wrap(BCResult, "__init__")
+def _(original, result, **fields):
+    original(result, **fields | {"best_epoch": 1})
 
 
-@mutation("imitation trains a recurrent network on single decisions", tests=("tests/bc/test_batches.py",))
-def _(patch: Patch) -> None:
-    patch.wrap(
-        Sequences,
-        "_observe",
-        lambda original, batches, rows, follows, states: original(batches, rows, np.zeros_like(follows), None),
-    )
+mutation("imitation trains a recurrent network on single decisions", "tests/bc/test_batches.py").wrap(
+    Sequences,
+    "_observe",
+    lambda original, batches, rows, follows, states: original(batches, rows, np.zeros_like(follows), None),
+)

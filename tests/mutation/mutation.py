@@ -1,8 +1,14 @@
 """Mutations: deliberate mistakes in functions of the product, each with the tests that must fail.
 
-    @mutation("advantages have the wrong sign", tests=("tests/rl/ppo/test_losses.py",))
-    def _(patch: Patch) -> None:
-        patch.everywhere(normalized, lambda original, *arguments: -original(*arguments))
+    mutation("advantages have the wrong sign", "tests/rl/ppo/test_losses.py").everywhere(
+        normalized, lambda original, *arguments: -original(*arguments)
+    )
+
+    @mutation("times are in milliseconds", "tests/rl/test_events.py").wrap(EventWriter, "add_scalar")
+    def _(original, *arguments): ...
+
+    @mutation("two changes at once", "tests/rl/test_events.py")
+    def _(patch: Patch) -> None: ...
 
 This folder has one file per subsystem; ``python -m tests.mutation`` applies the mutations one at a time.
 """
@@ -79,25 +85,45 @@ class Mutation:
     name: str
     tests: tuple[str, ...]
     inject: Callable[[Patch], None]
-
-    @property
-    def subsystem(self) -> str:
-        return self.inject.__module__.rpartition(".")[2]
+    subsystem: str = ""
 
 
 _MUTATIONS: dict[str, Mutation] = {}
+_FUNCTION: Any = object()  # the value is the decorated function
 
 
-def mutation(name: str, tests: tuple[str, ...]) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
-    """Register a function that applies a mutation; see ``Mutation``."""
+class mutation:
+    """Register a mutation: by decorating a function of a ``Patch``, or with the one change that a method names.
 
-    def register(inject: Callable[[Patch], None]) -> Callable[[Patch], None]:
+    The last argument of a method may be left out; then the method is a decorator of the new or changed function.
+    """
+
+    def __init__(self, name: str, *tests: str):
         if name in _MUTATIONS:
             raise ValueError(f"there is a mutation {name!r} already")
-        _MUTATIONS[name] = Mutation(name, tests, inject)
-        return inject
+        self.name, self.tests = name, tests
+        self.subsystem = sys._getframe(1).f_globals["__name__"].rpartition(".")[2]
 
-    return register
+    def __call__(self, inject: Callable[[Patch], None]) -> None:
+        """Register a function that applies the mutation."""
+        _MUTATIONS[self.name] = Mutation(self.name, self.tests, inject, self.subsystem)
+
+    def _change(self, method: str, *arguments: Any) -> Any:
+        if arguments[-1] is _FUNCTION:
+            return lambda function: self._change(method, *arguments[:-1], function)
+        return self(lambda patch: getattr(patch, method)(*arguments))
+
+    def set(self, owner: Any, name: str, value: object = _FUNCTION) -> Any:
+        """Register a call of ``Patch.set``."""
+        return self._change("set", owner, name, value)
+
+    def wrap(self, owner: Any, name: str, around: Callable[..., Any] = _FUNCTION) -> Any:
+        """Register a call of ``Patch.wrap``."""
+        return self._change("wrap", owner, name, around)
+
+    def everywhere(self, function: Callable[..., Any], around: Callable[..., Any] = _FUNCTION) -> Any:
+        """Register a call of ``Patch.everywhere``."""
+        return self._change("everywhere", function, around)
 
 
 def all_mutations() -> list[Mutation]:

@@ -14,16 +14,14 @@ PERMUTED = np.array([0, 2, 1, 3, 5, 4])  # left and right change places
 TRAINED = 16  # environments of the tiny run's training
 
 
-@mutation("left and right change places in the simulator", tests=("tests/rl/ppo/test_vec_env.py",))
-def _(patch: Patch) -> None:
-    patch.wrap(
-        BatchSimulator,
-        "step",
-        lambda original, sim, actions, *asleep, **named: original(sim, PERMUTED[np.asarray(actions)], *asleep, **named),
-    )
+mutation("left and right change places in the simulator", "tests/rl/ppo/test_vec_env.py").wrap(
+    BatchSimulator,
+    "step",
+    lambda original, sim, actions, *asleep, **named: original(sim, PERMUTED[np.asarray(actions)], *asleep, **named),
+)
 
 
-@mutation("actions take effect one decision late", tests=("tests/rl/ppo/test_vec_env.py",))
+@mutation("actions take effect one decision late", "tests/rl/ppo/test_vec_env.py")
 def _(patch: Patch) -> None:
     stored: dict[int, np.ndarray] = {}
 
@@ -35,123 +33,91 @@ def _(patch: Patch) -> None:
     patch.wrap(BatchSimulator, "step", changed)
 
 
-@mutation("walls of the levels are a tile away", tests=("tests/rl/ppo/test_vec_env.py",))
-def _(patch: Patch) -> None:
-    def changed(original, bank, levels, *arguments, **named):
-        original(bank, levels, *arguments, **named)
-        bank.world.segments["x"] += 24
-        bank.world.segments["y"] += 24
-
-    patch.wrap(LevelBank, "__init__", changed)
+@mutation("walls of the levels are a tile away", "tests/rl/ppo/test_vec_env.py").wrap(LevelBank, "__init__")
+def _(original, bank, levels, *arguments, **named):
+    original(bank, levels, *arguments, **named)
+    bank.world.segments["x"] += 24
+    bank.world.segments["y"] += 24
 
 
-@mutation("episodes are cut off at a quarter of their time limit", tests=("tests/nppsim/test_reward.py",))
-def _(patch: Patch) -> None:
-    def changed(original, sim):
-        static = original(sim)
-        return static._replace(time_limit=static.time_limit // 4)
-
-    patch.wrap(BatchSimulator, "_make_static", changed)
-
-
-@mutation("positions of switch and exit are 0", tests=("tests/nppsim/test_batch.py",))
-def _(patch: Patch) -> None:
-    def changed(original, sim, *arguments):
-        original(sim, *arguments)
-        if "entity_positions" in sim.obs:
-            sim.obs["entity_positions"][:] = 0
-        return None
-
-    patch.wrap(BatchSimulator, "_run", changed)
+@mutation("episodes are cut off at a quarter of their time limit", "tests/nppsim/test_reward.py").wrap(
+    BatchSimulator, "_make_static"
+)
+def _(original, sim):
+    static = original(sim)
+    return static._replace(time_limit=static.time_limit // 4)
 
 
-@mutation("the simulator gets other weights than the preset has", tests=("tests/nppsim/test_reward.py",))
-def _(patch: Patch) -> None:
-    def changed(original, config):
-        record = original(config)
-        record["shaping"] = 0.0
-        return record
-
-    patch.wrap(reward.RewardConfig, "record", changed)
+@mutation("positions of switch and exit are 0", "tests/nppsim/test_batch.py").wrap(BatchSimulator, "_run")
+def _(original, sim, *arguments):
+    original(sim, *arguments)
+    if "entity_positions" in sim.obs:
+        sim.obs["entity_positions"][:] = 0
+    return None
 
 
-@mutation("no reward reaches the rollout", tests=("tests/rl/ppo/test_ppo.py",))
-def _(patch: Patch) -> None:
-    def changed(original, ppo, t):
-        original(ppo, t)
-        ppo.rollout_buffer.rewards[t] = 0
-
-    patch.wrap(PPO, "_store_outcome", changed)
-
-
-@mutation("rewards of the last decision of an episode are lost", tests=("tests/rl/ppo/test_ppo.py",))
-def _(patch: Patch) -> None:
-    def changed(original, ppo, t):
-        original(ppo, t)
-        ppo.rollout_buffer.rewards[t][ppo.rollout_buffer.episode_ends[t]] = 0
-
-    patch.wrap(PPO, "_store_outcome", changed)
+@mutation("the simulator gets other weights than the preset has", "tests/nppsim/test_reward.py").wrap(
+    reward.RewardConfig, "record"
+)
+def _(original, config):
+    record = original(config)
+    record["shaping"] = 0.0
+    return record
 
 
-@mutation("rewards go to the neighbouring environment", tests=("tests/rl/ppo/test_ppo.py",))
-def _(patch: Patch) -> None:
-    def changed(original, ppo, t):
-        original(ppo, t)
-        ppo.rollout_buffer.rewards[t] = ppo.rollout_buffer.rewards[t].roll(1)
-
-    patch.wrap(PPO, "_store_outcome", changed)
+@mutation("no reward reaches the rollout", "tests/rl/ppo/test_ppo.py").wrap(PPO, "_store_outcome")
+def _(original, ppo, t):
+    original(ppo, t)
+    ppo.rollout_buffer.rewards[t] = 0
 
 
-@mutation("truncation is reported as termination", tests=("tests/rl/ppo/test_vec_env.py",))
-def _(patch: Patch) -> None:
-    def changed(original, sim, actions, *asleep, **named):
-        obs = original(sim, actions, *asleep, **named)
-        sim.terminated |= sim.truncated
-        sim.truncated[:] = False
-        return obs
-
-    patch.wrap(BatchSimulator, "step", changed)
+@mutation("rewards of the last decision of an episode are lost", "tests/rl/ppo/test_ppo.py").wrap(PPO, "_store_outcome")
+def _(original, ppo, t):
+    original(ppo, t)
+    ppo.rollout_buffer.rewards[t][ppo.rollout_buffer.episode_ends[t]] = 0
 
 
-@mutation("ends of episodes do not reach the rollout", tests=("tests/rl/ppo/test_ppo.py",))
-def _(patch: Patch) -> None:
-    def changed(original, ppo, t):
-        original(ppo, t)
-        ppo.rollout_buffer.episode_ends[t] = False
-
-    patch.wrap(PPO, "_store_outcome", changed)
+@mutation("rewards go to the neighbouring environment", "tests/rl/ppo/test_ppo.py").wrap(PPO, "_store_outcome")
+def _(original, ppo, t):
+    original(ppo, t)
+    ppo.rollout_buffer.rewards[t] = ppo.rollout_buffer.rewards[t].roll(1)
 
 
-@mutation("the level changes in the middle of an episode", tests=("tests/rl/ppo/test_ppo.py",))
-def _(patch: Patch) -> None:
-    def changed(original, ppo, t):
-        actions = original(ppo, t)
-        if t == 7:
-            ppo.sim.state.ninja["level"][0] = (ppo.sim.state.ninja["level"][0] + 1) % len(ppo.sim.bank)
-        return actions
-
-    patch.wrap(PPO, "_act", changed)
+@mutation("truncation is reported as termination", "tests/rl/ppo/test_vec_env.py").wrap(BatchSimulator, "step")
+def _(original, sim, actions, *asleep, **named):
+    obs = original(sim, actions, *asleep, **named)
+    sim.terminated |= sim.truncated
+    sim.truncated[:] = False
+    return obs
 
 
-@mutation("only won episodes are recorded", tests=("tests/rl/ppo/test_ppo.py",))
-def _(patch: Patch) -> None:
-    def changed(original, ppo, seconds):
-        ppo.counted_episodes = ppo.counted_episodes[ppo.counted_episodes["outcome"] == WON]
-        original(ppo, seconds)
-
-    patch.wrap(PPO, "record_rollout", changed)
+@mutation("ends of episodes do not reach the rollout", "tests/rl/ppo/test_ppo.py").wrap(PPO, "_store_outcome")
+def _(original, ppo, t):
+    original(ppo, t)
+    ppo.rollout_buffer.episode_ends[t] = False
 
 
-@mutation("decisions are counted by step, not by environment", tests=("tests/rl/ppo/test_ppo.py",))
-def _(patch: Patch) -> None:
-    def changed(original, ppo, t):
-        original(ppo, t)
-        ppo.num_timesteps -= ppo.sim.num_envs - 1
+@mutation("the level changes in the middle of an episode", "tests/rl/ppo/test_ppo.py").wrap(PPO, "_act")
+def _(original, ppo, t):
+    actions = original(ppo, t)
+    if t == 7:
+        ppo.sim.state.ninja["level"][0] = (ppo.sim.state.ninja["level"][0] + 1) % len(ppo.sim.bank)
+    return actions
 
-    patch.wrap(PPO, "after_decision", changed)
+
+@mutation("only won episodes are recorded", "tests/rl/ppo/test_ppo.py").wrap(PPO, "record_rollout")
+def _(original, ppo, seconds):
+    ppo.counted_episodes = ppo.counted_episodes[ppo.counted_episodes["outcome"] == WON]
+    original(ppo, seconds)
 
 
-@mutation("one environment stands still", tests=("tests/rl/ppo/test_vec_env.py",))
+@mutation("decisions are counted by step, not by environment", "tests/rl/ppo/test_ppo.py").wrap(PPO, "after_decision")
+def _(original, ppo, t):
+    original(ppo, t)
+    ppo.num_timesteps -= ppo.sim.num_envs - 1
+
+
+@mutation("one environment stands still", "tests/rl/ppo/test_vec_env.py")
 def _(patch: Patch) -> None:
     stored: dict[int, np.ndarray] = {}
 
@@ -166,20 +132,16 @@ def _(patch: Patch) -> None:
     patch.wrap(BatchSimulator, "step", changed)
 
 
-@mutation("rewards of the simulator are off by a thousandth", tests=("tests/rl/ppo/test_vec_env.py",))
-def _(patch: Patch) -> None:
-    def changed(original, sim, *arguments, **named):
-        original(sim, *arguments, **named)
-        sim.rewards *= np.float32(1.001)
+@mutation("rewards of the simulator are off by a thousandth", "tests/rl/ppo/test_vec_env.py").wrap(
+    BatchSimulator, "_run"
+)
+def _(original, sim, *arguments, **named):
+    original(sim, *arguments, **named)
+    sim.rewards *= np.float32(1.001)
 
-    patch.wrap(BatchSimulator, "_run", changed)
 
-
-@mutation("info dictionaries are shared and written to", tests=("tests/rl/ppo/test_vec_env.py",))
-def _(patch: Patch) -> None:
-    def changed(original, env):
-        result = original(env)
-        result[3][0]["extra"] = 1
-        return result
-
-    patch.wrap(BatchVecEnv, "step_wait", changed)
+@mutation("info dictionaries are shared and written to", "tests/rl/ppo/test_vec_env.py").wrap(BatchVecEnv, "step_wait")
+def _(original, env):
+    result = original(env)
+    result[3][0]["extra"] = 1
+    return result

@@ -7,7 +7,7 @@ from tests.mutation.mutation import ROOT, Mutation, Patch, all_mutations
 from tests.mutation.runner import BROKEN, MISSED, NOTICED, run_each
 
 
-def test_every_mutation_is_applied_and_undone():
+def test_mutations_apply_and_undo():
     import rl.ppo.losses
     from rl.ppo.ppo import PPO
 
@@ -19,7 +19,7 @@ def test_every_mutation_is_applied_and_undone():
     assert (rl.ppo.losses.normalized, PPO.update, PPO._act) == before
 
 
-def test_every_mutation_names_tests_that_exist():
+def test_mutations_name_existing_tests():
     for one in all_mutations():
         assert one.tests, one.name
         assert all((ROOT / test).is_file() for test in one.tests), one.name
@@ -40,14 +40,14 @@ def test_sum():
         (lambda original, one: original(one), BROKEN),  # no longer fits what it changes
     ],
 )
-def test_a_mutation_is_noticed_if_a_test_fails(changed, status, tmp_path):
+def test_run_each_failing_test_reports_noticed(changed, status, tmp_path):
     (tmp_path / "test_it.py").write_text(TEST)
     one = Mutation("table", (str(tmp_path / "test_it.py"),), lambda patch: patch.wrap(files, "table", changed))
     (outcome,) = run_each([one], 1, print)
     assert outcome.status == status, outcome
 
 
-def test_a_mutation_that_cannot_be_applied_is_broken(tmp_path):
+def test_run_each_inapplicable_mutation_reports_broken(tmp_path):
     (tmp_path / "test_it.py").write_text(TEST)
     one = Mutation("gone", (str(tmp_path / "test_it.py"),), lambda patch: patch.set(files, "no_such_name", None))
     (outcome,) = run_each([one], 1, print)

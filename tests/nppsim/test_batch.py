@@ -8,6 +8,7 @@ import queue
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.simulate import _run as simulate_kernel
 
 from places import ROOT
-from worlds import corridor, mixed_level, random_level, room
+from worlds import SPARSE_REWARDS, corridor, mixed_level, random_level, room
 
 WINNABLE = corridor(20, 24, 32)
 DEADLY = corridor(20, 40, 60, entities=[(1, 26, 46)])
@@ -145,7 +146,7 @@ def test_profiling_tells_where_the_time_of_a_call_goes(monkeypatch):
 
 def test_a_restored_environment_continues_bit_for_bit_also_elsewhere():
     actions = held_actions(np.random.default_rng(3), 80, 6)
-    sim = BatchSimulator(short_bank(), 6, threads=1, reward="legacy_october")
+    sim = BatchSimulator(short_bank(), 6, threads=1, reward=SPARSE_REWARDS)
     sim.reset()
     play(sim, actions[:20])
     before = [sim.snapshot(i) for i in range(6)]
@@ -154,7 +155,7 @@ def test_a_restored_environment_continues_bit_for_bit_also_elsewhere():
         sim.restore(i, before[i])
     assert play(sim, actions[20:]) == first
     # The other way round in another simulator; what comes next is the caller's.
-    other = BatchSimulator(sim.bank, 6, threads=1, reward="legacy_october")
+    other = BatchSimulator(sim.bank, 6, threads=1, reward=SPARSE_REWARDS)
     other.reset()
     other.next_level[:] = sim.next_level[::-1]
     for i in range(6):
@@ -165,7 +166,7 @@ def test_a_restored_environment_continues_bit_for_bit_also_elsewhere():
 @pytest.mark.parametrize("stacking", [Stacking(), Stacking(state=3)], ids=["plain", "stacked"])
 def test_compact_snapshots_have_everything_that_their_level_uses(stacking):
     actions = held_actions(np.random.default_rng(3), 80, 6)
-    sim = BatchSimulator(short_bank(), 6, threads=1, reward="legacy_october", stacking=stacking)
+    sim = BatchSimulator(short_bank(), 6, threads=1, reward=SPARSE_REWARDS, stacking=stacking)
     sim.reset()
     play(sim, actions[:20])
     before = [sim.compact_snapshot(i) for i in range(6)]
@@ -209,21 +210,21 @@ def test_environments_that_are_asleep_are_left_as_they_are_and_the_others_do_not
     asleep = np.array([False, True, False, True, False, False])
     awake, actions = np.flatnonzero(~asleep), held_actions(np.random.default_rng(5), 30, 6)
     settings = {"observations": layout.VISION_FREE, "threads": 1, "stacking": Stacking(state=3)}
-    sim, twin = (BatchSimulator(short_bank(), 6, shadow=shadow, **settings) for shadow in (True, False))
-    for one in (sim, twin):
+    sim, reference = (BatchSimulator(short_bank(), 6, shadow=shadow, **settings) for shadow in (True, False))
+    for one in (sim, reference):
         one.reset()
         play(one, held_actions(np.random.default_rng(4), 10, 6))
     before, seen = sim.snapshot(np.flatnonzero(asleep)), {k: v[asleep].copy() for k, v in sim.obs.items()}
     for row in actions:
         sim.step(row, asleep)
-        twin.step(row)
+        reference.step(row)
         assert not (
             sim.rewards.any(where=asleep) or sim.terminated.any(where=asleep) or sim.truncated.any(where=asleep)
         )
-        assert sim.finished.tolist() == [env for env in twin.finished if not asleep[env]]
-        np.testing.assert_array_equal(sim.snapshot(awake), twin.snapshot(awake))
+        assert sim.finished.tolist() == [env for env in reference.finished if not asleep[env]]
+        np.testing.assert_array_equal(sim.snapshot(awake), reference.snapshot(awake))
         for key, value in sim.obs.items():
-            np.testing.assert_array_equal(value[awake], twin.obs[key][awake])
+            np.testing.assert_array_equal(value[awake], reference.obs[key][awake])
     np.testing.assert_array_equal(sim.snapshot(np.flatnonzero(asleep)), before)
     for key, value in sim.obs.items():
         np.testing.assert_array_equal(value[asleep], seen[key])
@@ -231,7 +232,7 @@ def test_environments_that_are_asleep_are_left_as_they_are_and_the_others_do_not
 
 
 def test_a_sibling_understands_the_snapshots():
-    sim = BatchSimulator(short_bank(), 3, observations=("state",), reward="legacy_october", threads=1)
+    sim = BatchSimulator(short_bank(), 3, observations=("state",), reward=SPARSE_REWARDS, threads=1)
     sim.reset()
     play(sim, held_actions(np.random.default_rng(4), 10, 3))
     alone = sim.sibling()
@@ -347,7 +348,7 @@ def test_each_environment_restarts_on_the_level_that_the_caller_chose():
     assert played == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("reward", ["default", "legacy_october", "legacy_recommended"])
+@pytest.mark.parametrize("reward", ["default", SPARSE_REWARDS, replace(SPARSE_REWARDS, proximity=0.05)])
 def test_episode_records_sum_up_what_the_steps_gave(reward):
     n, rng = 6, np.random.default_rng(8)
     sim = BatchSimulator(short_bank(time_limit=90), n, reward=reward)
@@ -371,8 +372,8 @@ def test_episode_records_sum_up_what_the_steps_gave(reward):
     assert set(outcomes) == {TIMEOUT, WON, DIED}
 
 
-def test_the_way_of_one_level_is_never_used_for_another():
-    """Regression: two levels whose doors gave the same number as key of the cached way."""
+def test_path_fields_of_two_levels_are_not_mixed():
+    """Two levels whose doors are in the same state."""
     two = corridor(40, 120, 140, locked_doors=[((46, 46), (80, 44), 0), ((50, 46), (90, 44), 0)])
     one = corridor(40, 60, 70, locked_doors=[((44, 46), (80, 44), 0)])
     sim = BatchSimulator(short_bank([two, one], 10_000), 1)
@@ -405,7 +406,7 @@ def test_opening_a_door_changes_the_way():
 def test_each_kernel_is_compiled_once_for_any_simulator():
     for n, observations, reward, levels in (
         (1, layout.ALL, "default", LEVELS),
-        (3, ("state",), "legacy_october", [room()]),
+        (3, ("state",), SPARSE_REWARDS, [room()]),
         (40, layout.VISION_FREE, "default", [nppsim.Level.build(np.zeros((23, 42), np.uint8), (20, 20))]),
     ):
         sim = BatchSimulator(levels, n, observations=observations, reward=reward)
@@ -537,15 +538,20 @@ def test_a_forked_child_steps_on_with_threads_of_its_own():
     assert ended == (child, 0)
 
 
-def test_a_second_process_compiles_ahead_with_these_sources_and_only_if_none_has_begun(tmp_path, monkeypatch):
+def test_compile_ahead_starts_one_process_unless_the_kernel_is_being_compiled(tmp_path, monkeypatch):
     started = queue.Queue()
     monkeypatch.setattr(batch, "CACHE_FOLDER", tmp_path)
     monkeypatch.setattr(batch, "usable_cores", lambda: 2)
     monkeypatch.setattr(batch.subprocess, "run", lambda command, **options: started.put(options["env"]["PYTHONPATH"]))
+    batch.compile_ahead.cache_clear()
+    threads = threading.active_count()
     batch.compile_ahead()
     assert started.get(timeout=60).startswith(f"{ROOT}{os.pathsep}")
+    while threading.active_count() > threads:
+        time.sleep(0.01)
+    batch.compile_ahead()
     (tmp_path / "nppsim").mkdir()
     (tmp_path / "nppsim" / "decision.advance-1.py311.lock").touch()
-    threads = threading.active_count()
+    batch.compile_ahead.cache_clear()
     batch.compile_ahead()
     assert threading.active_count() == threads and started.empty()

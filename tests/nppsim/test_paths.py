@@ -16,8 +16,8 @@ from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.paths import MAX_PATH
 from nppsim.physics.outcomes import NAMES, WON
-from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import NO_STEP, follow
+from nppsim.shadow.reference_level import ReferenceLevel
 
 from worlds import callable_kernel, corridor, mixed_level, random_level, tiles
 
@@ -37,14 +37,14 @@ def compiled_fields(bank, closed=None, index=0):
     return distance, next_step, int(units)
 
 
-def test_who_only_plays_levels_searches_no_ways(monkeypatch):
+def test_playing_computes_no_path_fields(monkeypatch):
     monkeypatch.setattr(bank_module, "_search_paths", lambda *_: pytest.fail("ways were searched"))
     level = corridor(20, 60, 120)
     assert nppsim.simulate(level, np.full(400, 2, np.uint8)).outcome == NAMES[WON]
     LevelBank([level, level])
 
 
-def test_threads_that_share_a_bank_share_its_path_fields():
+def test_threads_share_path_fields_of_bank():
     bank = LevelBank([corridor(20, 60, 120)] * 3)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: bank.paths, range(8)))
@@ -55,7 +55,7 @@ def test_threads_that_share_a_bank_share_its_path_fields():
 
 def switched(level):
     """Indices of the doors with switches."""
-    return [e.index for e in LevelTwin(level).doors]
+    return [e.index for e in ReferenceLevel(level).doors]
 
 
 @given(
@@ -66,26 +66,26 @@ def switched(level):
 )
 @example(seed=79559, density=0.45, exits=2, one_ways=True)  # a door that reaches beyond the stage
 @settings(max_examples=8, deadline=None)
-def test_path_fields_agree_with_a_search_by_heap_for_any_state_of_the_doors(seed, density, exits, one_ways):
+def test_path_fields_any_door_state_equal_reference(seed, density, exits, one_ways):
     if one_ways:
         level = mixed_level(seed, density, kinds=(kinds.ONE_WAY,), exits=exits)
     else:
         level = random_level(seed, density, exits=exits)
-    bank, twin = LevelBank([level]), LevelTwin(level)
+    bank, reference = LevelBank([level]), ReferenceLevel(level)
     rng = np.random.default_rng(seed)
-    for closed in (None, tuple(e.index for e in twin.doors if rng.integers(2))):
+    for closed in (None, tuple(e.index for e in reference.doors if rng.integers(2))):
         distance, next_step, units = compiled_fields(bank, closed)
-        fields = twin.fields_for(*(twin.at_start if closed is None else (closed, ())))
+        fields = reference.fields_for(*(reference.at_start if closed is None else (closed, ())))
         np.testing.assert_array_equal(distance, fields.distances)
         assert len(fields.wrong_steps(next_step)) == 0
         assert units == (paths.UNREACHABLE if fields.switch_to_exit is None else fields.switch_to_exit)
-    assert bank.path_length[0] == twin.path_start
-    assert bool(bank.reachable[0]) == (twin.path_start < MAX_PATH)
+    assert bank.path_length[0] == reference.path_start
+    assert bool(bank.reachable[0]) == (reference.path_start < MAX_PATH)
 
 
-def test_a_hop_that_is_no_step_of_a_shortest_way_is_named():
+def test_wrong_next_step_is_detected():
     level = corridor(20, 60, 120)
-    fields = LevelTwin(level).fields_for((), ())
+    fields = ReferenceLevel(level).fields_for((), ())
     next_step = LevelBank([level]).paths.next_step[0].copy()
     assert len(fields.wrong_steps(next_step)) == 0
     goal = next(point for point, length in fields.to_switch.seeds.items() if fields.to_switch.distance[point] == length)
@@ -98,11 +98,11 @@ def test_a_hop_that_is_no_step_of_a_shortest_way_is_named():
 
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=10, deadline=None)
-def test_hops_and_the_way_from_a_place_are_followed_alike(seed):
+def test_waypoint_follows_next_steps(seed):
     level = random_level(seed, 0.3)
-    bank, twin = LevelBank([level]), LevelTwin(level)
+    bank, reference = LevelBank([level]), ReferenceLevel(level)
     distance, next_step, _ = compiled_fields(bank)
-    fields = twin.fields_for(*twin.at_start)
+    fields = reference.fields_for(*reference.at_start)
     rng = np.random.default_rng(seed)
     for x, y in rng.uniform((24, 24), (1032, 576), (100, 2)).tolist():
         for phase, field in enumerate((fields.to_switch, fields.to_exit)):
@@ -114,7 +114,7 @@ def test_hops_and_the_way_from_a_place_are_followed_alike(seed):
                 assert got == follow(next_step[phase].reshape(paths.NODES_X, paths.NODES_Y), point, steps)
 
 
-def test_the_way_along_a_corridor_is_its_length():
+def test_path_length_corridor_is_its_length():
     bank = LevelBank([corridor(spawn=20, switch=60, door=120)])
     # 40 steps of 6 px to the switch and 60 on to the exit; they are touched from 16 and 22 px.
     assert bank.path_length[0] == pytest.approx(240 + 360, abs=24)
@@ -122,7 +122,7 @@ def test_the_way_along_a_corridor_is_its_length():
     assert LevelBank(bank.levels, least_time=5400).time_limit[0] == 5400
 
 
-def test_a_switch_behind_the_ninja_makes_the_way_go_there_and_back():
+def test_path_switch_behind_goes_there_and_back():
     ahead, behind = LevelBank([corridor(60, 60, 120), corridor(60, 30, 120)]).path_length
     assert behind - ahead == pytest.approx(2 * 180, abs=15)
 
@@ -133,7 +133,7 @@ def wall_with_door(kind, switch, door_x=80, **more):
     return corridor(spawn=40, switch=120, door=140, **doors, **more)
 
 
-def test_a_closed_locked_door_leads_the_way_to_its_switch_first():
+def test_path_locked_door_leads_to_switch_first():
     bank = LevelBank([wall_with_door("locked", (20, 46))])
     ways = {}
     for name, closed in (("shut", None), ("open", [])):
@@ -146,7 +146,7 @@ def test_a_closed_locked_door_leads_the_way_to_its_switch_first():
     assert ways["open"] == pytest.approx(480 + 120, abs=40)
 
 
-def test_an_exit_switch_and_its_exit_may_be_behind_doors_of_their_own():
+def test_path_exit_and_switch_behind_own_doors():
     """Exit switch, door, spawn with both doors' switches, door, exit: behind the first door lies no door's switch."""
     doors = [((70, 46), (50, 44), 0), ((80, 46), (100, 44), 0)]
     bank = LevelBank([corridor(spawn=75, switch=30, door=130, locked_doors=doors)])
@@ -156,7 +156,7 @@ def test_an_exit_switch_and_its_exit_may_be_behind_doors_of_their_own():
 
 
 @pytest.mark.parametrize("steps", range(-4, 5))
-def test_a_switch_close_to_its_door_opens_the_way_where_it_can_be_touched(steps):
+def test_path_switch_near_door_opens_where_touched(steps):
     """6 px a step; the ninja's centre comes within 10 px of the door, and touches the switch from 15 px."""
     bank = LevelBank([wall_with_door("locked", (80 + steps, 46))])
     assert bool(bank.reachable[0]) == (steps <= 0)
@@ -164,7 +164,7 @@ def test_a_switch_close_to_its_door_opens_the_way_where_it_can_be_touched(steps)
 
 @pytest.mark.parametrize("gap", [10.0, 10.5, 12.0, 18.0])
 @pytest.mark.parametrize("door_x", [80, 81])
-def test_a_ninja_that_touches_a_shut_door_is_not_beyond_it(gap, door_x):
+def test_path_touching_closed_door_is_not_beyond(gap, door_x):
     level = wall_with_door("trap", (20, 46), door_x)
     bank = LevelBank([level])
     assert bank.reachable[0]
@@ -173,13 +173,13 @@ def test_a_ninja_that_touches_a_shut_door_is_not_beyond_it(gap, door_x):
     assert paths.nearest_node(distance[0], 6.0 * door_x + gap, 276.0)[0] < MAX_PATH
 
 
-def test_a_locked_door_whose_switch_is_beyond_it_cannot_be_opened():
+def test_path_switch_beyond_its_door_is_unreachable():
     bank = LevelBank([wall_with_door("locked", (100, 46))])
     assert not bank.reachable[0]
     assert bank.path_length[0] == MAX_PATH
 
 
-def test_two_locked_doors_are_opened_one_after_the_other():
+def test_path_two_locked_doors_in_sequence():
     level = corridor(60, 120, 140, locked_doors=[((20, 46), (80, 44), 0), ((90, 46), (100, 44), 0)])
     bank = LevelBank([level])
     first, second = switched(level)
@@ -193,7 +193,7 @@ def test_two_locked_doors_are_opened_one_after_the_other():
     assert way["second"] == pytest.approx(way["none"], abs=40)
 
 
-def test_a_switch_whose_door_is_not_on_the_path_does_not_attract():
+def test_path_ignores_switch_of_unneeded_door():
     """Decoy door at the left end, needed switch, decoy switch, spawn, needed door, exit."""
     doors = [((20, 46), (90, 44), 0), ((70, 46), (10, 44), 0)]
     bank = LevelBank([corridor(spawn=75, switch=120, door=140, locked_doors=doors)])
@@ -201,14 +201,14 @@ def test_a_switch_whose_door_is_not_on_the_path_does_not_attract():
     assert bank.path_length[0] == pytest.approx(6 * (55 + 100 + 20), abs=60)
 
 
-def test_a_switch_behind_another_door_is_reached_by_that_doors_switch():
+def test_path_switch_behind_other_door_uses_other_switch():
     """Exit, its switch, door B, switch A, spawn, door A, switch B: first A, then B."""
     doors = [((70, 46), (90, 44), 0), ((110, 46), (40, 44), 0)]
     bank = LevelBank([corridor(spawn=75, switch=20, door=8, locked_doors=doors)])
     assert bank.path_length[0] == pytest.approx(6 * (5 + 40 + 90 + 12), abs=60)
 
 
-def test_paths_longer_than_the_largest_observed_length_count():
+def test_path_longer_than_observed_maximum_counts():
     grid = np.ones((23, 42), np.uint8)
     grid[::2, 1:41] = 0  # a serpentine of twelve corridors
     for row in range(1, 23, 2):
@@ -218,13 +218,13 @@ def test_paths_longer_than_the_largest_observed_length_count():
     assert bank.reachable[0] and bank.path_length[0] == pytest.approx(MAX_PATH, abs=2)
 
 
-def test_an_armed_mine_makes_a_way_longer_but_does_not_block_it():
+def test_path_armed_mine_lengthens_but_does_not_block():
     mine = Level.build(corridor().tiles, (20, 46), exits=[((60, 46), (120, 46))], entities=[(1, 40, 46)])
     plain, mined = LevelBank([corridor(20, 60, 120), mine]).path_length
     assert plain + 10 < mined < plain + 300
 
 
-def test_a_gap_of_one_tile_is_wide_enough_and_one_of_half_a_tile_is_not():
+def test_path_gap_of_one_tile_passes_half_tile_blocks():
     grids = [np.ones((23, 42), np.uint8) for _ in range(2)]
     for grid in grids:
         grid[10] = 0
@@ -242,7 +242,7 @@ def path_field(level, phase=0):
 
 
 @pytest.mark.parametrize(("orientation", "passes_to_the_right"), [(0, True), (4, False), (2, None)])
-def test_a_one_way_is_crossed_along_its_normal(orientation, passes_to_the_right):
+def test_path_one_way_crossed_along_normal(orientation, passes_to_the_right):
     """A corridor of one tile, closed by a one-way in its middle unless it lies along the corridor."""
     grid = np.ones((23, 42), np.uint8)
     grid[10, 5:35] = 0
@@ -256,7 +256,7 @@ def test_a_one_way_is_crossed_along_its_normal(orientation, passes_to_the_right)
         assert (length(before, 276.0) < MAX_PATH) == passes
 
 
-def test_a_path_leads_around_a_one_way_that_bars_the_short_one():
+def test_path_avoids_one_way_if_possible():
     """The room has a wall with two gaps; a one-way bars the upper one."""
     grid = np.ones((23, 42), np.uint8)
     grid[3:20, 5:35] = 0
@@ -270,7 +270,7 @@ def test_a_path_leads_around_a_one_way_that_bars_the_short_one():
     assert short + 300 < long < MAX_PATH
 
 
-def test_a_goal_that_only_a_barred_one_way_leads_to_is_reached_through_it():
+def test_path_through_one_way_as_last_resort():
     """Players pass one-ways at corners and by pushes."""
     grid = np.ones((23, 42), np.uint8)
     grid[10, 5:35] = 0
@@ -279,7 +279,7 @@ def test_a_goal_that_only_a_barred_one_way_leads_to_is_reached_through_it():
 
 
 @pytest.mark.parametrize(("height", "touches"), [(4, False), (1, True)])
-def test_a_path_does_not_touch_the_switch_of_a_trap_door_on_it_if_there_is_another(height, touches):
+def test_path_avoids_trap_switch_if_possible(height, touches):
     """Spawn, trap switch on the floor, trap door, exit; the ninja can pass above the switch if there is room."""
     grid = np.ones((23, 42), np.uint8)
     grid[11 - height : 11, 5:35] = 0
@@ -298,7 +298,7 @@ def test_a_path_does_not_touch_the_switch_of_a_trap_door_on_it_if_there_is_anoth
     assert (min(gaps) < paths.DOOR_SWITCH_REACH) == touches
 
 
-def test_a_path_touches_the_switch_of_a_trap_door_that_is_behind_it():
+def test_path_touches_trap_switch_in_front_of_it():
     """Trap door, spawn, trap switch, exit: the door is not on the path."""
     grid = np.ones((23, 42), np.uint8)
     grid[7:11, 5:35] = 0
@@ -308,7 +308,7 @@ def test_a_path_touches_the_switch_of_a_trap_door_that_is_behind_it():
     assert np.equal(*LevelBank([without, level]).path_length)
 
 
-def test_one_sided_tiles_lead_inside_of_what_is_solid():
+def test_path_one_sided_tiles_lead_inside():
     """Their face and that of the full tile below cancel out."""
     grid = np.ones((23, 42), np.uint8)
     grid[10, 5:35] = 0
@@ -318,7 +318,7 @@ def test_one_sided_tiles_lead_inside_of_what_is_solid():
     assert LevelBank([closed, open_]).reachable.tolist() == [False, True]
 
 
-def test_a_diagonal_corridor_narrower_than_the_ninja_is_passed():
+def test_path_narrow_diagonal_corridor_passes():
     """24 px along x between slopes of 45 degrees, 17 px across."""
     grid = np.ones((23, 42), np.uint8)
     for k in range(8):
@@ -329,13 +329,13 @@ def test_a_diagonal_corridor_narrower_than_the_ninja_is_passed():
     assert LevelBank([level]).reachable[0]
 
 
-def test_a_level_without_an_exit_has_no_way():
+def test_path_level_without_exit_is_none():
     bank = LevelBank([Level.build(tiles(), (20, 46))])
     assert bank.path_length[0] == MAX_PATH
     assert bank.time_limit[0] == 6000
 
 
-def test_with_several_exits_the_way_leads_over_a_switch_to_its_own_exit_and_then_to_the_open_one():
+def test_path_several_exits_uses_own_switch_then_open_exit():
     """A corridor: exit B, spawn, switch A, switch B, exit A, from left to right."""
     tiles = np.ones((23, 42), np.uint8)
     tiles[10, 2:40] = 0
@@ -355,7 +355,7 @@ def test_with_several_exits_the_way_leads_over_a_switch_to_its_own_exit_and_then
     assert before > after
 
 
-def test_more_switches_of_locked_doors_than_lattice_points_still_lead_to_the_exit():
+def test_path_many_switches_reach_exit():
     """A wall with a door in its only gap, and switches all over the other side, those far from the door first."""
     grid = np.zeros((23, 42), np.uint8)
     grid[1:, 40] = 1
@@ -367,13 +367,13 @@ def test_more_switches_of_locked_doors_than_lattice_points_still_lead_to_the_exi
         for chosen in (doors, doors[::40])
     )
     assert (LevelBank([many]).paths.distance[0] != paths.UNREACHABLE).all()
-    bank, twin = LevelBank([few]), LevelTwin(few)  # the twin takes a minute with all of them
-    fields = twin.fields_for(*twin.at_start)
+    bank, reference = LevelBank([few]), ReferenceLevel(few)  # the reference takes a minute with all of them
+    fields = reference.fields_for(*reference.at_start)
     np.testing.assert_array_equal(bank.paths.distance[0], fields.distances)
     assert len(fields.wrong_steps(bank.paths.next_step[0])) == 0
 
 
-def test_each_of_many_exits_that_opens_changes_the_way():
+def test_path_each_opened_exit_changes_fields():
     """Two switches near the ninja: that of an exit behind it, then that of one ahead; the other 28 are out of reach."""
     grid = np.ones((23, 42), np.uint8)
     grid[10] = 0

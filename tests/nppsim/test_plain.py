@@ -29,7 +29,7 @@ class Whole:
     rows: tuple[dict[str, float], ...]
 
 
-def test_what_asdict_gives_comes_back():
+def test_from_plain_restores_asdict():
     whole = Whole(3, (Part(1.5), Part(2.0, "x")), (1, "a"), {"p": Part(0.1)}, 0.25, None, [1], ({"loss": 1.0},))
     assert from_plain(Whole, asdict(whole)) == whole
     assert from_plain(Whole, json.loads(json.dumps(asdict(whole)))) == whole
@@ -47,7 +47,7 @@ def test_what_asdict_gives_comes_back():
         ({"place": 3}, "place: 3 is not of type Path"),
     ],
 )
-def test_what_does_not_fit_is_named(change, message):
+def test_from_plain_invalid_data_raises_error(change, message):
     whole = Whole(3, (), (1, "a"), {}, None, Path("x"), None, ())
     with pytest.raises(PlainError, match=message):
         from_plain(Whole, {**asdict(whole), "place": "x", **change})

@@ -1,4 +1,4 @@
-"""Rewards: each term against a slow ledger, shaping that telescopes, and the audit that names bad presets."""
+"""Rewards: each term against a reference implementation, shaping that telescopes, and the audit that names bad presets."""
 
 import numpy as np
 import pytest
@@ -12,10 +12,10 @@ from nppsim.batch import BatchSimulator
 from nppsim.physics.outcomes import DIED, TIMEOUT, WON
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.reward import PATH_SHAPING, STRAIGHT_LINE_SHAPING, RewardConfig, audit
-from nppsim.shadow.level_twin import LevelTwin
-from nppsim.shadow.rewards import Ledger, sum_in_order
+from nppsim.shadow.reference_level import ReferenceLevel
+from nppsim.shadow.rewards import EpisodeRewards, sum_in_order
 
-from worlds import Walk, corridor, random_level, room
+from worlds import SPARSE_REWARDS, Walk, corridor, random_level, room
 
 GAMMA = 0.97
 ALL_TERMS = RewardConfig(4.0, -1.0, 0.5, -0.01, 2.0, PATH_SHAPING, closest=0.01, proximity=0.3, exploration=0.05)
@@ -32,10 +32,10 @@ WORLDS = {
 }
 
 
-def twin_of(level, config, sim):
-    twin = LevelTwin(level)
-    return Ledger(
-        config, sim.gamma, twin, twin.state_twin(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
+def reference_of(level, config, sim):
+    reference = ReferenceLevel(level)
+    return EpisodeRewards(
+        config, sim.gamma, reference, reference.state_of(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
     )
 
 
@@ -51,42 +51,44 @@ def biased_actions(rng, steps):
     frame_skip=st.sampled_from([1, 4]),
 )
 @settings(max_examples=25, deadline=None)
-def test_every_term_agrees_with_a_slow_ledger(seed, world, potential, frame_skip):
+def test_rewards_random_play_match_reference(seed, world, potential, frame_skip):
     config = RewardConfig(**{**vars(ALL_TERMS), "potential": potential})
     bank = LevelBank([WORLDS[world]])
     bank.time_limit[:] = 160
     sim = BatchSimulator(bank, 1, frame_skip=frame_skip, reward=config, gamma=GAMMA, observations=("state",))
     sim.reset()
-    walk, twin = Walk(WORLDS[world]), twin_of(WORLDS[world], config, sim)
+    walk, reference = Walk(WORLDS[world]), reference_of(WORLDS[world], config, sim)
     for action in biased_actions(np.random.default_rng(seed), 160):
         sim.step(np.array([action]))
         frames = []
         while len(frames) < frame_skip and not (frames and frames[-1].ninja["state"] in (DEAD, CELEBRATING)):
-            frames.append(twin.twin.state_twin(*walk.frame(ACTION_INPUT[action]), walk.movers[0]))
-        assert sim.rewards[0] == np.float32(sum_in_order(twin.decide(frames)))
+            frames.append(reference.reference.state_of(*walk.frame(ACTION_INPUT[action]), walk.movers[0]))
+        assert sim.rewards[0] == np.float32(sum_in_order(reference.decide(frames)))
         if sim.finished.size:
-            assert sim.episode["terms"][0].tolist() == twin.terms
-            assert sim.episode["ret"][0] == sum_in_order(twin.terms)
+            assert sim.episode["terms"][0].tolist() == reference.terms
+            assert sim.episode["ret"][0] == sum_in_order(reference.terms)
             return
-        assert sim.state.terms[0].tolist() == twin.terms
+        assert sim.state.terms[0].tolist() == reference.terms
 
 
 def shaped_run(level, actions, time_limit=10_000, config=ONLY_SHAPING):
-    """(discounted sum of a run's shaping, decisions, first and last potential, outcome), the potentials by the twin."""
+    """(discounted sum of a run's shaping, decisions, first and last potential, outcome), the potentials by the reference."""
     bank = LevelBank([level])
     bank.time_limit[:] = time_limit
     sim = BatchSimulator(bank, 1, reward=config, gamma=GAMMA, observations=("state",))
     sim.reset()
-    twin, walk = twin_of(level, config, sim), Walk(level)
-    first, total = twin.potential, 0.0
+    reference, walk = reference_of(level, config, sim), Walk(level)
+    first, total = reference.potential, 0.0
     for t, action in enumerate(actions):
         sim.step(np.array([action]))
         total += GAMMA**t * float(sim.rewards[0])
-        twin.decide([twin.twin.state_twin(*walk.frame(ACTION_INPUT[action]), walk.movers[0]) for _ in range(4)])
+        reference.decide(
+            [reference.reference.state_of(*walk.frame(ACTION_INPUT[action]), walk.movers[0]) for _ in range(4)]
+        )
         if sim.finished.size:
             outcome = int(sim.episode["outcome"][0])
-            return total, t + 1, first, 0.0 if outcome != TIMEOUT else twin.potential, outcome
-    return total, len(actions), first, twin.potential, None
+            return total, t + 1, first, 0.0 if outcome != TIMEOUT else reference.potential, outcome
+    return total, len(actions), first, reference.potential, None
 
 
 RIGHT = [2] * 120
@@ -104,7 +106,7 @@ SHAPED = [
 
 @pytest.mark.parametrize(("world", "actions", "outcome"), SHAPED)
 @pytest.mark.parametrize("potential", [PATH_SHAPING, STRAIGHT_LINE_SHAPING])
-def test_discounted_shaping_telescopes_to_the_potentials_at_both_ends(world, actions, outcome, potential):
+def test_shaping_discounted_sum_telescopes(world, actions, outcome, potential):
     """Across the switch and across opening doors; the potential of a terminal state is 0."""
     config = RewardConfig(**{**vars(ONLY_SHAPING), "potential": potential})
     total, decisions, first, last, got = shaped_run(WORLDS[world], actions, config=config)
@@ -112,14 +114,14 @@ def test_discounted_shaping_telescopes_to_the_potentials_at_both_ends(world, act
     assert total == pytest.approx(GAMMA**decisions * last - first, abs=1e-4)
 
 
-def test_shaping_telescopes_up_to_a_time_out_which_is_no_terminal_state():
+def test_shaping_telescopes_up_to_time_out():
     total, decisions, first, last, outcome = shaped_run(WORLDS["win far away"], RIGHT, time_limit=100)
     assert (outcome, decisions) == (TIMEOUT, 25)
     assert last > 0.2
     assert total == pytest.approx(GAMMA**decisions * last - first, abs=1e-4)
 
 
-def test_the_potential_grows_from_0_at_the_start_to_its_full_size_at_the_exit():
+def test_potential_grows_from_start_to_exit():
     level = WORLDS["win far away"]
     _, _, first, _, _ = shaped_run(level, [])
     assert first == pytest.approx(0.0, abs=1e-4)
@@ -128,7 +130,7 @@ def test_the_potential_grows_from_0_at_the_start_to_its_full_size_at_the_exit():
     assert 1.7 < shaped_run(level, RIGHT[: decisions - 1])[3] < 2.0
 
 
-def test_running_at_the_goal_is_rewarded_in_every_decision():
+def test_closest_running_to_goal_rewarded_each_decision():
     config = RewardConfig(win=0.0)
     sim = BatchSimulator([WORLDS["win far away"]], 1, reward=config)
     sim.reset()
@@ -140,7 +142,7 @@ def test_running_at_the_goal_is_rewarded_in_every_decision():
         assert sim.rewards[0] > 0
 
 
-def test_the_switch_is_paid_once_and_proximity_once_for_each_objective():
+def test_switch_once_and_proximity_once_per_objective():
     config = RewardConfig(0.0, 0.0, 0.5, 0.0, 0.0, proximity=0.25)
     sim = BatchSimulator([WORLDS["win far away"]], 1, reward=config)
     sim.reset()
@@ -152,7 +154,7 @@ def test_the_switch_is_paid_once_and_proximity_once_for_each_objective():
     assert sim.episode["terms"][0].tolist() == [0, 0, 0.5, 0, 0, 0, 0.5, 0]
 
 
-def test_each_cell_and_block_is_new_once():
+def test_exploration_each_cell_and_block_once():
     sim = BatchSimulator([room((44, 46))], 1, reward=RewardConfig(0.0, 0.0, 0.0, 0.0, 0.0, exploration=1.0))
     sim.reset()
     gains = []
@@ -164,10 +166,8 @@ def test_each_cell_and_block_is_new_once():
     assert sum(gains[30:]) > 0  # and on to the left of the start
 
 
-def test_an_unknown_preset_or_a_weight_that_is_no_number_is_refused():
-    with pytest.raises(
-        ValueError, match="unknown reward preset 'octobre'; known: default, legacy_october, legacy_recommended"
-    ):
+def test_reward_config_invalid_values_raise_error():
+    with pytest.raises(ValueError, match="unknown reward preset 'octobre'; known: default"):
         reward.reward_config("octobre")
     with pytest.raises(ValueError, match="finite"):
         RewardConfig(win=float("nan"))
@@ -183,13 +183,13 @@ def problems(config, gamma=0.995, frame_skip=4, paths=PATHS):
     return [p for row in audit(config, gamma, frame_skip, paths) for p in row.problems]
 
 
-def test_the_default_rewards_pass_their_audit():
+def test_audit_default_rewards_pass():
     assert problems(reward.PRESETS["default"]) == []
 
 
-def test_the_audit_flags_what_was_wrong_in_october():
+def test_audit_large_time_penalty_warns():
     """The time penalty cancels shaping , and death is better than going on."""
-    for row in audit(reward.PRESETS["legacy_october"], 0.99, 4, PATHS):
+    for row in audit(SPARSE_REWARDS, 0.99, 4, PATHS):
         assert any("running at the goal at top speed can cost" in p for p in row.problems)
         assert any("an immediate death returns" in p and "more than staying alive" in p for p in row.problems)
         assert any("the time of a plain win costs" in p for p in row.problems)
@@ -205,11 +205,11 @@ def test_the_audit_flags_what_was_wrong_in_october():
         (RewardConfig(time=-0.01), "the time of a plain win"),
     ],
 )
-def test_the_audit_names_each_fault(config, words):
+def test_audit_names_each_fault(config, words):
     assert any(words in p for p in problems(config))
 
 
-def test_the_arithmetic_of_the_audit_agrees_with_playing():
+def test_audit_numbers_agree_with_play():
     """An immediate death, standing still to the end, and a run at top speed, discounted by hand."""
     gamma, config = 0.99, RewardConfig(shaping=0.0)
     level = WORLDS["no exit"]

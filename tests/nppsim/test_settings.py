@@ -68,7 +68,7 @@ def brew(*argv):
         (["--pot", "a/b"], "pot", Path("a/b")),
     ],
 )
-def test_a_flag_sets_its_field(argv, field, value):
+def test_parser_flag_sets_field(argv, field, value):
     assert getattr(brew(*argv), field) == value
 
 
@@ -94,7 +94,7 @@ def test_a_flag_sets_its_field(argv, field, value):
         (["--cups", "3", "4"], "unexpected argument '4'"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_flag(argv, message):
+def test_parser_invalid_value_error_names_flag(argv, message):
     with pytest.raises(ConfigError, match=message):
         brew(*argv)
 
@@ -111,24 +111,24 @@ def test_what_is_wrong_is_said_with_the_flag(argv, message):
         ({"stirring": 10**400}, "stirring 10+: give a number of at least 0 and at most"),
     ],
 )
-def test_without_a_command_line_it_is_said_with_the_field(values, message):
+def test_check_settings_error_names_field(values, message):
     with pytest.raises(ConfigError, match=f"^{message}"):
         Brewing("assam", **values)
 
 
 @pytest.mark.parametrize(("kind", "largest"), [(int, "1,000,000,000,000"), (float, "1,000,000,000.0")])
-def test_numbers_without_limits_have_a_largest_size(kind, largest):
+def test_unlimited_numbers_have_largest_size(kind, largest):
     warmth = Setting("how warm", kind=kind)
     assert warmth.problem(kind(10**20)).endswith(f"number at most {largest}")
     assert warmth.problem(kind(-(10**20))).endswith(f"number of at least -{largest}")
 
 
-def test_what_must_be_given_is_demanded():
+def test_parser_missing_required_flag_raises_error():
     with pytest.raises(ConfigError, match="required: --name"):
         parser_of(Brewing).parse_args([])
 
 
-def test_a_setting_knows_its_field():
+def test_settings_of_knows_field():
     known = settings_of(Brewing)
     assert "plain" not in known
     assert (known["strength"].kind, known["strength"].many, known["strength"].default) == (float, False, None)
@@ -136,14 +136,14 @@ def test_a_setting_knows_its_field():
     assert known["name"].default is MISSING
 
 
-def test_two_dataclasses_may_share_a_flag():
+def test_parser_two_dataclasses_share_flag():
     parser = parser_of(Brewing, Serving)
     arguments = parser.parse_args(["--name", "assam", "--cups", "4"])
     assert parser.build(Brewing, arguments).cups == parser.build(Serving, arguments).cups == 4
     assert Serving().cups == Brewing("assam").cups
 
 
-def test_a_field_without_a_flag_gets_one_where_a_command_line_asks_for_it():
+def test_add_setting_without_flag_creates_one():
     parser = Parser()
     parser.add_setting(Serving, "trays")
     assert parser.build(Serving, parser.parse_args(["--trays", "2"])).trays == 2
@@ -151,7 +151,7 @@ def test_a_field_without_a_flag_gets_one_where_a_command_line_asks_for_it():
         parser.parse_args(["--trays", "0"])
 
 
-def test_a_flag_of_no_dataclass_has_its_default_in_the_arguments():
+def test_add_flag_default_in_arguments():
     parser = Parser()
     parser.add_flag(Setting("spoons", flag="spoons", kind=int, default=1, low=0))
     parser.add_flag(Setting("of silver", flag="silver", kind=bool, default=False, refusal="there is none"))
@@ -162,7 +162,7 @@ def test_a_flag_of_no_dataclass_has_its_default_in_the_arguments():
         parser.parse_args(["--silver"])
 
 
-def test_the_help_says_meaning_and_default(capsys):
+def test_help_shows_meaning_and_default(capsys):
     with pytest.raises(SystemExit):
         parser_of(Brewing).parse_args(["--help"])
     text = " ".join(capsys.readouterr().out.split()).replace(
@@ -174,7 +174,7 @@ def test_the_help_says_meaning_and_default(capsys):
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/runs", "gs://bucket", "https://host/levels"])
-def test_a_url_is_no_path(url):
+def test_parser_url_as_path_raises_error(url):
     with pytest.raises(ConfigError, match="--pot .*: is not on this machine; give a local path"):
         brew("--pot", url)
     parser = Parser(prog="tea")

@@ -24,12 +24,12 @@ def play(decisions=40):
         yield sim
 
 
-def test_whatever_play_leads_to_is_possible():
+def test_states_of_play_are_valid():
     for sim in play():
         assert impossible(sim.state, sim.bank, sim.num_envs) == ""
 
 
-def test_what_begins_in_the_border_may_leave_the_stage():
+def test_states_starting_in_border_may_leave_stage():
     borders = [(kinds.ZAP_DRONE, 176, 48), (kinds.MINI_DRONE, 176, 0), (kinds.THWUMP, 0, 24)]
     sim = BatchSimulator([corridor(entities=[one]) for one in borders], len(borders), threads=1)
     sim.reset(np.arange(len(borders)))
@@ -57,7 +57,7 @@ def test_what_begins_in_the_border_may_leave_the_stage():
         ("entities", "blocking", 2**31 - 1),
     ],
 )
-def test_what_cannot_be_is_named(part, field, value):
+def test_invalid_states_raise_error(part, field, value):
     sim = next(play(1))
     sim.reset(np.zeros(sim.num_envs, np.int32))  # all on the level with movers
     states = getattr(sim.state, part)[field]

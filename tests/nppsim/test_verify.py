@@ -18,7 +18,7 @@ from places import EXCERPT, SHARED
 CONFORMANCE = SHARED / "conformance"
 
 
-def test_the_excerpt_is_bit_exact():
+def test_verify_excerpt_is_bit_exact():
     results = nppsim.verify(EXCERPT)
     assert len(results) == 19
     for theme, result in results.items():
@@ -27,7 +27,7 @@ def test_the_excerpt_is_bit_exact():
 
 
 @pytest.mark.parametrize("name", ["synthetic.h5", "replays.h5"])
-def test_every_case_is_bit_exact(name, capsys):
+def test_verify_all_cases_are_bit_exact(name, capsys):
     if not (CONFORMANCE / name).exists():
         pytest.skip(f"no {name} beside the repository")
     assert main(["verify", str(CONFORMANCE / name)]) == 0, capsys.readouterr().out
@@ -51,7 +51,7 @@ def change(path, place, index, value):
         ("entity_state", (5, 0), "frame 6: entity"),
     ],
 )
-def test_one_wrong_number_is_found_and_placed(copy, dataset, index, message, capsys):
+def test_verify_wrong_number_located(copy, dataset, index, message, capsys):
     with h5py.File(copy) as file:
         case = next(iter(file["gold_exit"]))
         value = file["gold_exit"][case][dataset][index]
@@ -63,7 +63,7 @@ def test_one_wrong_number_is_found_and_placed(copy, dataset, index, message, cap
     assert "diverges" in capsys.readouterr().out
 
 
-def test_an_unreadable_level_is_refused_and_fails(copy, capsys):
+def test_verify_unreadable_level_refused(copy, capsys):
     with h5py.File(copy, "r+") as file:
         group = file["doors"][next(iter(file["doors"]))]
         data = group["map"][:1000]
@@ -73,7 +73,7 @@ def test_an_unreadable_level_is_refused_and_fails(copy, capsys):
     assert "refused" in (printed := capsys.readouterr().out) and "1000 bytes" in printed
 
 
-def test_what_is_no_trace_file_is_an_error(tmp_path, copy, capsys):
+def test_verify_foreign_file_raises_error(tmp_path, copy, capsys):
     text = tmp_path / "text.h5"
     text.write_text("no HDF5")
     with h5py.File(copy, "r+") as file:

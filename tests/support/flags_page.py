@@ -5,15 +5,16 @@ from collections import Counter, defaultdict
 
 from nppsim.settings import Setting
 from rl.config.command_line import ACTIONS, FIRST_PAGE, REFUSED, grouped
+from rl.config.conditions import described
 
 from places import ROOT
 
 PAGE = ROOT / "docs" / "flags.md"
 _PREFACE = """# Flags of `scripts/train_and_compare.py`
 
-A flag that would have no effect is an error, unless it has its default value: one under *Refused*, one without the flag
-that it *needs*, or one that another flag disables (`--lr-end-share` with `--no-schedules`). Exceptions: evaluation flags
-in a run without evaluations, and `--returns-from current` with `--n-epochs 1`. Which source wins:
+A flag that has no effect is an error: one without the flag that it *needs*, one that another flag disables
+(`--lr-end-share` with `--no-schedules`), or one under *Refused* with another value than its default. Exceptions:
+evaluation flags in a run without evaluations, and `--returns-from current` with `--n-epochs 1`. Which source wins:
 [configuration.md](configuration.md#sources-and-precedence).
 
 A *decision* is one action of `--frame-skip` frames (1/60 s). Where the default is a phrase, it describes the value `none`.
@@ -94,14 +95,14 @@ def flags_document() -> str:
 
 def _common_need(flags: list[Setting]) -> str:
     """Return the flag that more than half of these need; "" if there is none."""
-    need, count = Counter(flag.needs for flag in flags).most_common(1)[0]
+    need, count = Counter(map(_needed, flags)).most_common(1)[0]
     return need if 2 * count > len(flags) else ""
 
 
 def _need_of_most(flags: list[Setting], need: str) -> str:
-    free = ", ".join(f"`{flag.option}`" for flag in flags if not flag.needs and flag.flag not in need)
-    unless = "Unless a row names another flag, all" if {flag.needs for flag in flags} - {need, ""} else "All"
-    return f"{unless}{f' but {free}' if free else ''} *need* {_names(need)}."
+    free = ", ".join(f"`{flag.option}`" for flag in flags if not _needed(flag) and flag.flag not in need)
+    unless = "Unless a row names another flag, all" if set(map(_needed, flags)) - {need, ""} else "All"
+    return f"{unless}{f' but {free}' if free else ''} *need* {need}."
 
 
 def _row(flag: Setting, common: str) -> str:
@@ -112,12 +113,15 @@ def _row(flag: Setting, common: str) -> str:
         meaning, default = in_words.groups()
     choices = f"; one of {', '.join(flag.choices)}" if flag.choices else ""
     aliases = f"; also {', '.join(f'`--{name}`' for name in flag.aliases)}" if flag.aliases else ""
-    needs = f" (*needs* {_names(flag.needs)})" if flag.needs and flag.needs != common else ""
+    needs = f" (*needs* {_needed(flag)})" if _needed(flag) not in ("", common) else ""
     return f"| {_spelling(flag)} | {default} | {meaning}{choices}{aliases}{needs} |"
 
 
-def _names(needs: str) -> str:
-    return " or ".join(f"`--{name}`" for name in needs.split(" or "))
+def _needed(flag: Setting) -> str:
+    """Return the flags that this one needs; "" if none, or if only another flag disables it."""
+    opposites = map(described, flag.needs.split(" and ")) if flag.needs else ()
+    needed = (text.removeprefix("without ") for text in opposites if text.startswith("without "))
+    return " and ".join(" or ".join(f"`{name}`" for name in text.split(" or ")) for text in needed)
 
 
 def _spelling(flag: Setting) -> str:

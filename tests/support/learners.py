@@ -120,7 +120,7 @@ def make_ppo(
     ppo = ppo_for(env, architecture, config, plan, from_stage=from_stage, statistics=seen, seed=own, ranks=ranks)
     scalars = Scalars()
     ppo.logger = Logger(None, [scalars])
-    ppo.start(Patient())
+    ppo._setup_learn(config.total_timesteps, Patient())
     return ppo, scalars
 
 

@@ -1,7 +1,7 @@
-"""The whole physics of N++ in plain Python: the slow twin that the compiled kernels are tested against.
+"""The whole physics of N++ in plain Python: the reference that the compiled kernels are tested against.
 
 Written from the rules alone (section numbers below are those of docs/physics.md), one object per tile surface and per
-entity; formulas are evaluated in the order in which the rules give them, because the twin must agree bit for
+entity; formulas are evaluated in the order in which the rules give them, because the reference must agree bit for
 bit.  Nothing comes from the package but ``Level``, the file format.
 
     simulator = Simulator(level)

@@ -28,20 +28,16 @@ def order(rank):
 
 def update(ppo):
     """Run one rollout and update with all checks."""
-    from rl.ppo import logs
-
     from learners import roll_out
 
     roll_out(ppo)
     ppo.update()
-    logs.dump(ppo)
+    ppo.dump_logs()
 
 
 def train(ranks, folder):
     """Run three updates, then repeat the third from its restored start."""
     import pytest
-
-    from rl.training import training_state
 
     from learners import make_ppo, roll_out, weights
 
@@ -60,11 +56,11 @@ def train(ranks, folder):
     torch.save((before, weights(ppo.policy), ppo.sampler.episodes), folder / f"update_{ranks.rank}.pt")
     ppo.logger.dump(ppo.num_timesteps)
     update(ppo)
-    state, there = (copy.deepcopy(training_state.training_state(ppo)) if not ranks.rank else {}), weights(ppo.policy)
+    state, there = (copy.deepcopy(ppo.training_state()) if not ranks.rank else {}), weights(ppo.policy)
     update(ppo)
     first = weights(ppo.policy)
     if not ranks.rank:
-        training_state.load_training_state(ppo, there, state)
+        ppo.load_training_state(there, state)
     roll_out(ppo)
     ppo.update()
     assert all(torch.equal(tensor, first[name]) for name, tensor in weights(ppo.policy).items())

@@ -10,6 +10,10 @@ from nppsim.physics.lasers import update_beams
 from nppsim.physics.rules import DEFAULT_RULES
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE
 from nppsim.physics.tick import start, tick
+from nppsim.reward import STRAIGHT_LINE_SHAPING, RewardConfig
+
+# Rewards with several terms, under which dying pays more than staying alive.
+SPARSE_REWARDS = RewardConfig(1.0, -0.5, 0.1, -0.01, 0.05, STRAIGHT_LINE_SHAPING, closest=0.0001, exploration=0.001)
 
 LEFT, RIGHT, JUMP, JUMP_LEFT, JUMP_RIGHT = 1, 2, 3, 4, 5  # actions
 FLOOR = 46  # y byte of a ninja standing on a floor of cell row 12

@@ -59,42 +59,36 @@ class HierarchicalSamples(Samples):
     high_level_returns: torch.Tensor
 
 
-class HighLevelLosses:
-    """Losses of the high level, added to those of PPO.  kind: named tuple class of the result."""
-
-    kind = HierarchicalLosses
-
-    def __call__(
-        self,
-        losses: Losses[torch.Tensor],
-        policy: NppPolicy,
-        observations: Mapping[str, torch.Tensor],
-        samples: HierarchicalSamples,
-        weights: LossWeights,
-    ) -> Any:
-        """Return all losses of a minibatch.  losses: losses of the low level."""
-        rows = samples.chooses.nonzero()[:, 0]
-        if not len(rows):
-            zero = torch.zeros((), device=samples.chooses.device)
-            return HierarchicalLosses(*losses, *[zero] * 4)
-        logits, values = policy.choose_subtasks({key: tensor[rows] for key, tensor in observations.items()})
-        choices, chosen = samples.take(rows), observations[SUBTASK][rows, :1]
-        importance = 1.0 if choices.weights is None else choices.weights
-        log_probs = F.log_softmax(logits, dim=1)
-        ratio = (log_probs - choices.high_level_log_probs).gather(1, chosen)[:, 0].exp()
-        clipped = ratio.clamp(1 - weights.clip_range, 1 + weights.clip_range)
-        gain = torch.min(choices.high_level_advantages * ratio, choices.high_level_advantages * clipped)
-        share = len(samples.chooses)
-        policy_loss = -(importance * gain).sum() / share
-        value_loss = (importance * (values - choices.high_level_returns).square()).sum() / share
-        entropy_loss = (importance * (log_probs.exp() * log_probs).sum(dim=1)).sum() / share
-        with torch.no_grad():
-            kl = (importance * kl_divergence(choices.high_level_log_probs, log_probs)).sum() / share
-        added = weights.vf_coef / weights.return_variance * value_loss
-        if not weights.critic_only:
-            added = added + policy_loss + weights.ent_coef * entropy_loss
-        total = losses._replace(loss=losses.loss + added)
-        return HierarchicalLosses(*total, policy_loss, value_loss, entropy_loss, kl)
+def add_high_level_losses(
+    losses: Losses[torch.Tensor],
+    policy: NppPolicy,
+    observations: Mapping[str, torch.Tensor],
+    samples: HierarchicalSamples,
+    weights: LossWeights,
+) -> Any:
+    """Return the HierarchicalLosses of a minibatch.  losses: losses of the low level."""
+    rows = samples.chooses.nonzero()[:, 0]
+    if not len(rows):
+        zero = torch.zeros((), device=samples.chooses.device)
+        return HierarchicalLosses(*losses, *[zero] * 4)
+    logits, values = policy.choose_subtasks({key: tensor[rows] for key, tensor in observations.items()})
+    choices, chosen = samples.take(rows), observations[SUBTASK][rows, :1]
+    importance = 1.0 if choices.weights is None else choices.weights
+    log_probs = F.log_softmax(logits, dim=1)
+    ratio = (log_probs - choices.high_level_log_probs).gather(1, chosen)[:, 0].exp()
+    clipped = ratio.clamp(1 - weights.clip_range, 1 + weights.clip_range)
+    gain = torch.min(choices.high_level_advantages * ratio, choices.high_level_advantages * clipped)
+    share = len(samples.chooses)
+    policy_loss = -(importance * gain).sum() / share
+    value_loss = (importance * (values - choices.high_level_returns).square()).sum() / share
+    entropy_loss = (importance * (log_probs.exp() * log_probs).sum(dim=1)).sum() / share
+    with torch.no_grad():
+        kl = (importance * kl_divergence(choices.high_level_log_probs, log_probs)).sum() / share
+    added = weights.vf_coef / weights.return_variance * value_loss
+    if not weights.critic_only:
+        added = added + policy_loss + weights.ent_coef * entropy_loss
+    total = losses._replace(loss=losses.loss + added)
+    return HierarchicalLosses(*total, policy_loss, value_loss, entropy_loss, kl)
 
 
 def normalized_choices(advantages: torch.Tensor, chooses: torch.Tensor) -> torch.Tensor:
@@ -137,7 +131,7 @@ class HierarchicalPPO(PPO):
 
     rollout_buffer: HierarchicalBuffer
     buffer_class = HierarchicalBuffer
-    high_level_losses = HighLevelLosses()
+    losses_type = HierarchicalLosses
 
     def __init__(self, env: Any, architecture: str, *arguments: Any, from_stage: str | None = None, **keywords: Any):
         check_stage(from_stage, env.sampler)
@@ -220,8 +214,7 @@ class HierarchicalPPO(PPO):
 
     def record_rollout(self, seconds: float) -> None:
         super().record_rollout(seconds)
-        for tag, value in hierarchy_metrics(self.rollout_buffer, self._chosen).items():
-            self.logger.record(tag, value)
+        self.record(hierarchy_metrics(self.rollout_buffer, self._chosen))
 
     # Update
 
@@ -235,6 +228,13 @@ class HierarchicalPPO(PPO):
             high_level_advantages=normalized_choices(buffer.flat("high_level_advantages"), chooses),
             high_level_returns=buffer.flat("high_level_returns"),
         )
+
+    def minibatch_losses(
+        self, observations: Mapping[str, torch.Tensor], samples: Samples, weights: LossWeights
+    ) -> Losses[torch.Tensor]:
+        low_level = super().minibatch_losses(observations, samples, weights)
+        assert isinstance(samples, HierarchicalSamples)
+        return add_high_level_losses(low_level, self.policy, observations, samples, weights)
 
     # Checkpoints
 

@@ -1,69 +1,98 @@
-"""Optional off-policy corrections of PPO, and variants of its update for comparisons.
+"""Off-policy corrections of PPO: targets of the current critic, V-trace, and prioritised minibatches.
 
-With ``returns_from="current"``, the current critic re-estimates the targets, optionally with V-trace.  With
-``prioritised_alpha``, minibatches prefer large advantages.  With ``gradient_zeroing="minibatch"``, each minibatch
-discards the accumulated gradients.
+    class OffPolicyPPO(OffPolicy, PPO): ...     # the same with RecurrentPPO or HierarchicalPPO
+
+With ``returns_from="current"``, the current critic re-estimates the targets before each further pass over a rollout,
+optionally with V-trace.  With ``prioritised_alpha``, minibatches prefer large advantages.
 Source: Espeholt et al. 2018 (V-trace), Schaul et al. 2016 (prioritised replay).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+from stable_baselines3.common.callbacks import BaseCallback
 
-from hardware.thread_pool import ThreadPool
-from rl.policy.policy import NppPolicy
-from rl.ppo.losses import Samples, normalized
-from rl.ppo.rollout_buffer import RolloutBuffer
+from rl.config.ppo import PPOConfig
+from rl.ppo.losses import Samples, evaluate_rollout, normalized
+from rl.ppo.ppo import PPO
 
-if TYPE_CHECKING:
-    from rl.ppo.ppo import PPO
+
+def is_off_policy(config: PPOConfig) -> bool:
+    """Return True if the settings need ``OffPolicy``."""
+    return config.returns_from == "current" or config.prioritised_alpha > 0
 
 
 @dataclass(frozen=True, eq=False)
-class BootstrapInputs:
+class Timeouts:
     """Decisions of a rollout at which an episode timed out.
 
     index: int64[n], indices of the decisions in the flattened rollout.
-    obs: final observations [n, ...], after these decisions.
+    final: final observations [n, ...], after these decisions.
     added: float32[n], discounted values of the final observations, which were added to the rewards.
     """
 
     index: torch.Tensor
-    obs: Mapping[str, torch.Tensor]
+    final: Mapping[str, np.ndarray]
     added: torch.Tensor
 
 
-@torch.no_grad()
-def reestimate(ppo: "PPO", samples: Samples) -> Samples:
-    """Return samples with advantages and returns of the current critic, and with V-trace of the current policy."""
-    config, buffer, bootstrap = ppo.active_config, ppo.rollout_buffer, ppo.bootstrap
-    log_probs, values = evaluate(ppo.policy, buffer, ppo.pool, ppo.batch_size)
-    rewards = buffer.rewards.clone()
-    if bootstrap is not None and len(bootstrap.index):
-        current = ppo.policy.logits_and_values(bootstrap.obs)[1]
-        rewards.view(-1)[bootstrap.index] += config.gamma * current - bootstrap.added
-    ratios = torch.ones_like(rewards)
-    if config.vtrace_rho_clip is not None:
-        actions = buffer.flat("actions")[:, None]
-        change = log_probs.gather(1, actions) - buffer.flat("log_probs").gather(1, actions)
-        ratios = change.exp().view(buffer.shape)
-    advantages, returns = vtrace(
-        rewards,
-        values.view(buffer.shape),
-        buffer.episode_ends,
-        ppo.predict_values(ppo.observations),
-        ratios,
-        gamma=config.gamma,
-        gae_lambda=config.gae_lambda,
-        clips=(1.0, 1.0) if config.vtrace_rho_clip is None else (config.vtrace_rho_clip, config.vtrace_c_clip),
-    )
-    advantages = advantages.flatten()
-    advantages = normalized(advantages, buffer.all_gather(advantages))
-    return replace(samples, advantages=advantages, returns=returns.flatten())
+class OffPolicy(PPO):
+    """PPO with off-policy corrections, to combine with another subclass of PPO.
+
+    timeouts: time-outs of the latest rollout; None without any.
+    """
+
+    timeouts: Timeouts | None = None
+
+    def collect_rollouts(self, callback: BaseCallback) -> bool:
+        self.timeouts = None
+        return super().collect_rollouts(callback)
+
+    def bootstrap_timeouts(self, index: torch.Tensor, final: Mapping[str, np.ndarray]) -> torch.Tensor:
+        added = super().bootstrap_timeouts(index, final)
+        self.timeouts = Timeouts(index, final, added)
+        return added
+
+    def begin_epoch(self, epoch: int, samples: Samples) -> tuple[Samples, Iterator[torch.Tensor]]:
+        config = self.active_config
+        if epoch and config.returns_from == "current":
+            samples = self.reestimate(samples)
+        if not config.prioritised_alpha:
+            return super().begin_epoch(epoch, samples)
+        probabilities = priorities(samples.advantages, config.prioritised_alpha)
+        weights = importance_weights(probabilities, config.prioritised_beta).to(self.device)
+        minibatches = draw(probabilities, self.batch_size, self.rng)
+        return replace(samples, weights=weights), (rows.to(self.device) for rows in minibatches)
+
+    @torch.no_grad()
+    def reestimate(self, samples: Samples) -> Samples:
+        """Return samples with advantages and returns of the current critic, and with V-trace of the current policy."""
+        config, buffer = self.active_config, self.rollout_buffer
+        log_probs, values = evaluate_rollout(self.policy, buffer, self.pool, self.batch_size)
+        rewards = buffer.rewards.clone()
+        if self.timeouts is not None:
+            change = config.gamma * self.predict_values(self.timeouts.final) - self.timeouts.added
+            rewards.view(-1)[self.timeouts.index] += change
+        ratios, clips = torch.ones_like(rewards), (1.0, 1.0)
+        if config.vtrace_rho_clip is not None:
+            actions = buffer.flat("actions")[:, None]
+            log_ratios = log_probs.gather(1, actions) - buffer.flat("log_probs").gather(1, actions)
+            ratios, clips = log_ratios.exp().view(buffer.shape), (config.vtrace_rho_clip, config.vtrace_c_clip)
+        advantages, returns = vtrace(
+            rewards,
+            values.view(buffer.shape),
+            buffer.episode_ends,
+            self.predict_values(self.observations),
+            ratios,
+            gamma=config.gamma,
+            gae_lambda=config.gae_lambda,
+            clips=clips,
+        )
+        advantages = advantages.flatten()
+        advantages = normalized(advantages, buffer.all_gather(advantages))
+        return replace(samples, advantages=advantages, returns=returns.flatten())
 
 
 def vtrace(
@@ -95,44 +124,6 @@ def vtrace(
         trace = traces[t] = rho * delta + gamma * gae_lambda * c * continues * trace
         next_values = values[t]
     return advantages, traces + values
-
-
-@torch.no_grad()
-def evaluate(
-    policy: NppPolicy, buffer: RolloutBuffer, pool: ThreadPool, size: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Evaluate a policy on a whole rollout; return log-probabilities float32[T * N, 6] and values float32[T * N].
-
-    size: number of decisions per pass through the network.
-    """
-    order = buffer.evaluation_order()
-
-    @torch.no_grad()
-    def part(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        pieces = [policy.logits_and_values(buffer.observations(index)) for index in order[rows].split(size)]
-        return torch.cat([F.log_softmax(logits, dim=1) for logits, _ in pieces]), torch.cat([v for _, v in pieces])
-
-    begins = np.arange(0, len(buffer), buffer.segment) if buffer.segment > 1 else None
-    log_probs, values = (torch.cat(parts) for parts in zip(*pool.map_rows(len(buffer), part, begins), strict=True))
-    back = order.argsort() if buffer.segment > 1 else slice(None)
-    return log_probs[back], values[back]
-
-
-def prioritized(ppo: "PPO", samples: Samples) -> tuple[Samples, Iterator[torch.Tensor]]:
-    """Return samples with importance weights, and minibatches that prefer large advantages."""
-    config, device = ppo.active_config, ppo.device
-    probabilities = priorities(samples.advantages, config.prioritised_alpha)
-    weights = importance_weights(probabilities, config.prioritised_beta).to(device)
-    return replace(samples, weights=weights), (rows.to(device) for rows in draw(probabilities, ppo.batch_size, ppo.rng))
-
-
-def step_rows(group: Sequence[torch.Tensor], gradient_zeroing: str) -> torch.Tensor:
-    """Return the decisions, int64[B], whose gradients an optimiser step uses.
-
-    group: decisions of each accumulated minibatch.
-    gradient_zeroing: "minibatch" if each minibatch discards the gradients of those before it.
-    """
-    return group[-1] if gradient_zeroing == "minibatch" or len(group) == 1 else torch.cat([*group])
 
 
 def priorities(advantages: torch.Tensor, alpha: float) -> np.ndarray:

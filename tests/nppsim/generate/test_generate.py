@@ -87,7 +87,7 @@ def reached_tiles(tiles, record):
 
 @given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 10**12), difficulty=difficulties)
 @settings(max_examples=150, deadline=None)
-def test_a_generated_level_is_sound(category, seed, difficulty):
+def test_generate_any_seed_is_valid_and_connected(category, seed, difficulty):
     level, entry = generate(category, seed, difficulty)
     assert not level.warnings
     allowed = PLAIN_TYPES | MACHINES if category in ("advanced", "campaign_like") else PLAIN_TYPES
@@ -104,7 +104,7 @@ def test_a_generated_level_is_sound(category, seed, difficulty):
 
 @given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 10**12), difficulty=difficulties)
 @settings(max_examples=100, deadline=None)
-def test_a_level_can_be_made_again_from_its_entry(category, seed, difficulty):
+def test_generate_from_entry_reproduces_level(category, seed, difficulty):
     level, entry = generate(category, seed, difficulty)
     assert (entry.category, entry.seed) == (category, seed)
     np.random.seed(seed % 1000)  # a generator that used the global stream would differ now
@@ -122,7 +122,7 @@ def spans(parameters):
 
 
 @given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 1000), easy=st.floats(0, 1), hard=st.floats(0, 1))
-def test_a_difficulty_narrows_spans_towards_their_harder_end(category, seed, easy, hard):
+def test_recipe_difficulty_narrows_spans_to_harder_end(category, seed, easy, hard):
     easy, hard = sorted((easy, hard))
     generators, parameters = zip(*(recipe(category, seed, d) for d in (None, easy, hard)), strict=True)
     assert len(set(generators)) == 1
@@ -138,7 +138,7 @@ def test_a_difficulty_narrows_spans_towards_their_harder_end(category, seed, eas
         assert low[2] - low[1] <= max(1, 0.75 * (last - first))
 
 
-def test_each_end_of_a_span_is_reached_by_a_difficulty():
+def test_recipe_extreme_difficulties_reach_span_ends():
     assert recipe("medium", 0)[0] != recipe("medium", 1)[0], "the seeds below stand for several generators"
     for seed in range(50):
         whole, easy, hard = (list(spans(recipe("medium", seed, d)[1])) for d in (None, 0, 1))
@@ -149,7 +149,7 @@ def test_each_end_of_a_span_is_reached_by_a_difficulty():
 
 
 @pytest.mark.parametrize("category", ["simplest", "simpler", "simple", "medium", "complex", "exploration"])
-def test_the_way_grows_with_the_difficulty(category):
+def test_generate_higher_difficulty_has_longer_paths(category):
     lengths = [
         LevelBank([generate(category, seed, difficulty)[0] for seed in range(40)]).path_length.mean()
         for difficulty in (0, 0.5, 1)
@@ -158,7 +158,7 @@ def test_the_way_grows_with_the_difficulty(category):
 
 
 @pytest.mark.parametrize("difficulty", [-0.1, 1.1, float("nan")])
-def test_a_difficulty_out_of_range_is_an_error(tmp_path, difficulty):
+def test_generate_difficulty_out_of_range_raises_error(tmp_path, difficulty):
     with pytest.raises(ValueError, match=r"difficulty .*: give a number from 0 to 1"):
         generate("simple", 0, difficulty)
     with pytest.raises(ConfigError, match=r"difficulty .*: give a number from 0 to 1"):
@@ -167,7 +167,7 @@ def test_a_difficulty_out_of_range_is_an_error(tmp_path, difficulty):
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
-def test_the_levels_of_a_category_are_varied(category):
+def test_generate_many_seeds_are_varied(category):
     made = [generate(category, seed) for seed in range(120)]
     assert {entry.generator for _, entry in made} == {generator for generator, _ in RECIPES[category]}
     assert len({symmetric_fingerprint(level) for level, _ in made}) > 110
@@ -178,12 +178,12 @@ def test_the_levels_of_a_category_are_varied(category):
     ("category", "digest"),
     [("simplest", "c7e7fc0fc701fb79"), ("simpler", "2d55d54ca5dbfd95"), ("simple", "914abfa3efcaf673")],
 )
-def test_a_seed_stands_for_the_same_level_as_when_the_shipped_levels_were_made(category, digest):
+def test_generate_seeds_match_shipped_levels(category, digest):
     fingerprints = "".join(generate(category, seed)[0].fingerprint for seed in range(200))
     assert hashlib.sha256(fingerprints.encode()).hexdigest()[:16] == digest
 
 
-def test_no_category_collapses_to_a_few_shapes():
+def test_variety_categories_have_many_layouts():
     measured = variety((category, generate(category, seed)[0]) for category in CATEGORIES for seed in range(40))
     for category, found in measured.items():
         assert found.levels == found.distinct_levels == 40, category
@@ -191,19 +191,19 @@ def test_no_category_collapses_to_a_few_shapes():
         assert len(np.unique(found.values[:, 0])) >= 20, f"{category}: lengths of the ways"
 
 
-def test_hazards_follow_the_names_of_the_categories():
+def test_generate_hazard_counts_follow_category_names():
     names = ("simplest", "simplest_few_mines", "simplest_with_mines", "mine_heavy")
     measured = variety((name, generate(name, seed)[0]) for name in names for seed in range(40))
     medians = [np.median(measured[name].values[:, MEASURES.index("hazards")]) for name in names]
     assert medians[0] == 0 and medians == sorted(set(medians)), medians
 
 
-def test_all_machines_occur_in_advanced_levels():
+def test_generate_advanced_contains_all_machines():
     types = {kind for seed in range(200) for kind in generate("advanced", seed)[0].records[:, 0].tolist()}
     assert types >= MACHINES
 
 
-def test_all_groups_of_entities_occur_in_mixed_levels():
+def test_generate_mixed_contains_all_entity_groups():
     levels = [generate("campaign_like", seed)[0] for seed in range(400)]
     present = np.array([[group.kind in level.records[:, 0] for group in GROUPS] for level in levels]).mean(axis=0)
     assert (present > 0).all()
@@ -213,13 +213,13 @@ def test_all_groups_of_entities_occur_in_mixed_levels():
 @pytest.mark.parametrize(
     ("width", "height"), [((3, 9), (4, 9)), ((4, 43), (4, 9)), ((4, 9), (0, 9)), ((4, 9), (4, 24))]
 )
-def test_rooms_that_do_not_fit_are_refused(width, height):
+def test_rooms_impossible_size_raises_error(width, height):
     parameters = recipe("campaign_like", 0)[1] | {"width": width, "height": height}
     with pytest.raises(ValueError, match="widths from 4 to 42, heights from 1 to 23"):
         GENERATORS["rooms"](0, **parameters)
 
 
-def test_locked_doors_of_mixed_levels_can_be_opened_in_their_order():
+def test_generate_mixed_locked_doors_openable_in_order():
     doors = 0
     for seed in range(60):
         level = generate("campaign_like", seed)[0]
@@ -235,7 +235,7 @@ def test_locked_doors_of_mixed_levels_can_be_opened_in_their_order():
     assert doors >= 30
 
 
-def test_the_way_of_a_level_is_measured():
+def test_path_length_of_levels_is_measured():
     tiles = np.ones((23, 42), np.uint8)
     tiles[2, 0:12] = tiles[2:12, 11] = tiles[11, 11:30] = 0  # right, down, right
     level = Level.build(tiles, (6, 14), exits=[((38, 14), (122, 50))], entities=[(kinds.MINE, 60, 50)])
@@ -245,7 +245,7 @@ def test_the_way_of_a_level_is_measured():
     assert 24 * (11 + 9 + 18) - 60 < found.values[0, 0] < 24 * (11 + 9 + 18 + 8)  # a mine makes the way longer
 
 
-def test_beside_a_mine_on_a_wall_there_is_room_to_pass():
+def test_line_with_mines_leaves_space_to_pass():
     rng = np.random.default_rng(0)
     tiles = np.zeros((3, 12), np.uint8)
     tiles[2, 6:] = 1  # two tiles high at the right, three at the left
@@ -258,7 +258,7 @@ def test_beside_a_mine_on_a_wall_there_is_room_to_pass():
     assert line_with_mines(rng, np.zeros((1, 30), np.uint8), 99, []) == [], "no way past would be left"
 
 
-def test_the_switch_of_a_locked_door_is_reached_without_passing_it():
+def test_chambers_switch_reachable_without_its_door():
     with_door = 0
     for seed in range(40):
         level = chambers(seed, grid=((2, 3), (1, 2)), width=(5, 9), height=(4, 7), doors=(1, 1))
@@ -271,16 +271,16 @@ def test_the_switch_of_a_locked_door_is_reached_without_passing_it():
     assert with_door >= 30
 
 
-def test_an_unknown_station_is_an_error_that_lists_the_known_ones():
+def test_course_unknown_station_raises_error():
     with pytest.raises(ValueError, match=r"unknown stations lift; choose from launch, bounce"):
         course(0, kinds=("lift",), stations=(1, 1), height=(12, 14))
 
 
-def test_every_family_is_used():
+def test_generate_uses_every_generator():
     assert {generator for recipes in RECIPES.values() for generator, _ in recipes} == set(GENERATORS)
 
 
-def test_simplest_levels_have_no_mines_and_no_deep_falls():
+def test_generate_simplest_has_no_mines_or_deep_falls():
     for seed in range(200):
         level, _ = generate("simplest", seed)
         assert not np.isin(level.records[:, 0], (1, 21)).any()
@@ -288,7 +288,7 @@ def test_simplest_levels_have_no_mines_and_no_deep_falls():
         assert np.ptp(rows) + 1 <= 7, "a fall of more than 7 tiles can kill"
 
 
-def test_a_cave_turns_heights_into_tiles():
+def test_cave_heights_become_tiles():
     ground = np.array([(0, 0), (0, 1), (1, 2), (2, 4), (4, 4), (4, 2), (2, 1), (1, 1), (1, 0)])
     ceiling = level_ground(9, 1)
     assert Cave(ground, ceiling, 4).tiles().tolist() == [
@@ -302,13 +302,13 @@ def test_a_cave_turns_heights_into_tiles():
     assert Cave(sections((1, 0), (1, 4)), level_ground(2), 3).tiles()[:, 1].tolist() == [0, 1, 1]
 
 
-def test_standing_is_12_px_above_the_ground():
+def test_cave_spawn_is_12_px_above_ground():
     cave = Cave(np.array([(0, 0), (2, 2), (2, 4)]), level_ground(3), 4)
     assert [cave.standing(column) for column in range(3)] == [(2, 14), (6, 10), (10, 8)]
     assert cave.flat() == [0, 1]
 
 
-def test_a_shaft_with_platforms_leaves_a_way_past_each_of_them():
+def test_vertical_platforms_leave_a_path():
     for seed in range(50):
         level = vertical(seed, width=(3, 5), height=(8, 14), climb=True, platforms=True)
         rows = np.flatnonzero((level.tiles != SOLID).any(axis=1))
@@ -316,7 +316,7 @@ def test_a_shaft_with_platforms_leaves_a_way_past_each_of_them():
         assert (level.tiles[rows] != SOLID).any(axis=1).all()
 
 
-def test_thwumps_of_a_course_hang_below_its_ceiling_where_the_ground_is_high():
+def test_course_thwumps_hang_below_ceiling():
     for seed in range(30):
         level = course(seed, kinds=["launch", "thwump"], stations=(3, 3), height=(12, 12))
         rows = np.flatnonzero((level.tiles != SOLID).any(axis=1))
@@ -324,7 +324,7 @@ def test_thwumps_of_a_course_hang_below_its_ceiling_where_the_ground_is_high():
         assert (thwumps[:, 2] // 4 - 1 >= rows.min()).all()
 
 
-def test_an_unknown_category_or_kind_is_an_error_that_lists_the_known_ones(tmp_path):
+def test_generate_unknown_category_raises_error(tmp_path):
     with pytest.raises(ValueError, match="category hard: has no generators; choose from simplest, simplest_few_mines"):
         generate("hard", 0)
     with pytest.raises(ConfigError, match="choose from simplest, simplest_few_mines"):
@@ -335,7 +335,7 @@ def test_an_unknown_category_or_kind_is_an_error_that_lists_the_known_ones(tmp_p
         chamber(0, width=(6, 8), height=(4, 5), kind="round")
 
 
-def test_a_level_set_holds_distinct_levels_of_each_category(tmp_path):
+def test_make_level_set_has_distinct_levels_per_category(tmp_path):
     level_set = make_level_set(tmp_path / "set", ["simplest", "simple"], 60, seed=3)
     assert [len(level_set.indices(category)) for category in level_set.categories] == [60, 60]
     assert level_set.categories == ("simplest", "simple")
@@ -345,7 +345,7 @@ def test_a_level_set_holds_distinct_levels_of_each_category(tmp_path):
     assert GENERATORS[entry.generator](entry.seed, **entry.parameters) == level_set[17]
 
 
-def test_an_interrupted_level_set_is_completed_as_if_nothing_had_happened(tmp_path):
+def test_make_level_set_interrupted_is_completed_identically(tmp_path):
     def stop_at_20(category, made):
         if category == "simpler" and made == 20:
             raise KeyboardInterrupt
@@ -358,7 +358,7 @@ def test_an_interrupted_level_set_is_completed_as_if_nothing_had_happened(tmp_pa
     assert resumed.entries == straight.entries
 
 
-def test_sets_of_different_seeds_are_kept_apart_by_exclude(tmp_path):
+def test_make_level_set_exclude_keeps_sets_disjoint(tmp_path):
     train = make_level_set(tmp_path / "train", ["simplest"], 200, seed=0)
     test = make_level_set(tmp_path / "test", ["simplest"], 50, seed=1, exclude=[train])
     check_disjoint([train], [test])
@@ -367,7 +367,7 @@ def test_sets_of_different_seeds_are_kept_apart_by_exclude(tmp_path):
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_set_begun_without_exclude_is_not_completed_with_it(tmp_path, turned):
+def test_make_level_set_resume_with_new_exclude_raises_error(tmp_path, turned):
     level_set = make_level_set(tmp_path / "set", ["simple"], 3, seed=0)
     shared = mirror(level_set[2]) if turned else level_set[2]
     other = LevelSet.write(tmp_path / "other", [(shared, level_set.entries[2])])
@@ -376,13 +376,13 @@ def test_a_set_begun_without_exclude_is_not_completed_with_it(tmp_path, turned):
     assert len(LevelSet.open(tmp_path / "set")) == 3
 
 
-def test_a_folder_made_with_another_seed_is_refused(tmp_path):
+def test_make_level_set_resume_with_other_seed_raises_error(tmp_path):
     make_level_set(tmp_path / "set", ["simplest"], 2, seed=0)
     with pytest.raises(GenerateError, match=r"simplest/000000\.map was made with --seed 0, not with --seed 1"):
         make_level_set(tmp_path / "set", ["simplest"], 2, seed=1)
 
 
-def test_a_folder_made_with_another_difficulty_is_refused(tmp_path):
+def test_make_level_set_resume_with_other_difficulty_raises_error(tmp_path):
     level_set = make_level_set(tmp_path / "set", ["simple"], 3, seed=0, difficulty=0.2)
     entry = level_set.entries[0]
     assert GENERATORS[entry.generator](entry.seed, **entry.parameters) == level_set[0]
@@ -394,7 +394,7 @@ def test_a_folder_made_with_another_difficulty_is_refused(tmp_path):
             make_level_set(tmp_path / "set", ["simple"], 4, seed=0, difficulty=other)
 
 
-def test_unfinished_levels_of_another_difficulty_are_refused(tmp_path, monkeypatch):
+def test_make_level_set_unfinished_levels_of_other_difficulty_raise_error(tmp_path, monkeypatch):
     monkeypatch.setattr(dataset_module, "PATIENCE", 5)
     with pytest.raises(GenerateError, match="in 5 candidates"):
         make_level_set(tmp_path / "set", ["simple"], 1, seed=0, difficulty=0.2, verify=lambda level: None)
@@ -402,13 +402,13 @@ def test_unfinished_levels_of_another_difficulty_are_refused(tmp_path, monkeypat
         make_level_set(tmp_path / "set", ["simple"], 1, seed=0, difficulty=0.8, verify=lambda level: 1)
 
 
-def test_a_folder_with_levels_from_elsewhere_is_refused(tmp_path):
+def test_make_level_set_foreign_levels_raise_error(tmp_path):
     LevelSet.write(tmp_path / "set", [(generate("simple", 1)[0], LevelEntry("mine", seed=1))])
     with pytest.raises(GenerateError, match=r"mine/000000\.map was made by other means, not with --seed 0"):
         make_level_set(tmp_path / "set", ["simple"], 1, seed=0)
 
 
-def test_levels_that_nobody_finished_are_not_completed_with_verified_ones(tmp_path):
+def test_make_level_set_unverified_set_not_completed_with_verified(tmp_path):
     main(["generate", "simple", str(tmp_path / "set"), "--count", "2"])
     with pytest.raises(GenerateError, match=r"simple/000000\.map has no par_frames.* \(2 such levels\)"):
         make_level_set(tmp_path / "set", ["simple"], 2, seed=0, verify=lambda level: 1)
@@ -419,12 +419,12 @@ def die(level):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_worker_that_dies_is_an_error_and_no_endless_wait(tmp_path):
+def test_make_level_set_crashed_worker_raises_error(tmp_path):
     with pytest.raises(GenerateError, match="a worker process died, .* fewer workers"):
         make_level_set(tmp_path / "set", ["simple"], 20, seed=5, verify=die, workers=2)
 
 
-def test_a_category_that_runs_out_of_levels_is_an_error_and_what_was_made_stays(tmp_path, monkeypatch):
+def test_make_level_set_exhausted_category_raises_error(tmp_path, monkeypatch):
     monkeypatch.setitem(RECIPES, "simplest", (("seven", {}),))
     monkeypatch.setitem(GENERATORS, "seven", lambda seed: minimal(seed % 7, width=(3, 8), height=(1, 2)))
     monkeypatch.setattr(dataset_module, "PATIENCE", 20)
@@ -439,7 +439,7 @@ def frames_of_high_levels(level):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_levels_that_cannot_be_finished_are_kept_apart(tmp_path, workers):
+def test_make_level_set_unfinishable_levels_in_own_folder(tmp_path, workers):
     level_set = make_level_set(tmp_path / "set", ["simple"], 20, seed=5, verify=frames_of_high_levels, workers=workers)
     assert [entry.par_frames for entry in level_set.entries] == [level.spawn[1] for level in level_set]
     assert [entry.seed for entry in level_set.entries] == sorted(entry.seed for entry in level_set.entries)
@@ -452,7 +452,7 @@ def test_levels_that_cannot_be_finished_are_kept_apart(tmp_path, workers):
     assert sorted(seeds) == list(range(5 * 10**9, max(seeds) + 1)), "no level is lost or counted twice"
 
 
-def test_without_levels_that_cannot_be_finished_there_is_no_folder_for_them(tmp_path):
+def test_make_level_set_all_finishable_creates_no_unfinished_folder(tmp_path):
     make_level_set(tmp_path / "set", ["simple"], 5, seed=5, verify=lambda level: 1)
     assert not (tmp_path / "set" / UNFINISHED).exists() and count_unfinished(tmp_path / "set") == {}
 
@@ -464,7 +464,7 @@ def test_without_levels_that_cannot_be_finished_there_is_no_folder_for_them(tmp_
 )
 @settings(max_examples=8, deadline=None)
 @example(verified=[], writes=[(2, True), (3, True), (4, True)], save_every=1e9)
-def test_interruptions_at_any_moment_leave_no_trace(tmp_path_factory, verified, writes, save_every):
+def test_make_level_set_interrupted_anywhere_leaves_no_trace(tmp_path_factory, verified, writes, save_every):
     """verified: candidates after which a try is interrupted.  writes: the same for indices written, and whether the process
     is killed, so that nothing is written any more."""
     folder = tmp_path_factory.mktemp("sets")
@@ -510,7 +510,7 @@ def script(monkeypatch):
     return module
 
 
-def test_the_script_makes_a_level_set_and_reports_errors(script, tmp_path, capsys):
+def test_script_makes_level_set_and_reports_errors(script, tmp_path, capsys):
     out = str(tmp_path / "set")
     assert script.main(["--category", "simplest", "--count", "5", "--seed", "0", "--out", out]) == 0
     assert "5 levels of category simplest" in capsys.readouterr().out
@@ -524,12 +524,12 @@ def test_the_script_makes_a_level_set_and_reports_errors(script, tmp_path, capsy
     assert capsys.readouterr().err.startswith(f"error: --out {inside}: cannot be written (")
 
 
-def test_a_report_makes_no_levels(script, capsys):
+def test_script_report_makes_no_levels(script, capsys):
     assert script.main(["--report", "set", "--count", "5"]) == 2
     assert "--report makes no levels" in capsys.readouterr().err
 
 
-def test_all_sets_to_exclude_are_excluded(script, tmp_path):
+def test_script_exclude_several_sets(script, tmp_path):
     common = ["--category", "simplest", "--count", "3"]
     for seed in ("0", "1"):
         assert script.main([*common, "--seed", seed, "--out", str(tmp_path / seed)]) == 0
@@ -539,7 +539,7 @@ def test_all_sets_to_exclude_are_excluded(script, tmp_path):
     assert not made[0] & made[1]
 
 
-def test_the_script_counts_what_the_planner_could_not_finish(script, tmp_path, capsys):
+def test_script_counts_unfinished_levels(script, tmp_path, capsys):
     arguments = [
         "--category",
         "simple",
@@ -562,7 +562,7 @@ def test_the_script_counts_what_the_planner_could_not_finish(script, tmp_path, c
     assert "error: " in capsys.readouterr().err
 
 
-def test_the_script_reports_the_variety_of_a_level_set(script, tmp_path, capsys):
+def test_script_report_prints_variety(script, tmp_path, capsys):
     make_level_set(tmp_path / "set", ["simplest", "medium"], 5, seed=0)
     assert script.main(["--report", str(tmp_path / "set")]) == 0
     header, _rule, *rows = [line.strip("|").split("|") for line in capsys.readouterr().out.splitlines()]

@@ -41,7 +41,7 @@ def play(env, action, most=2000):
 
 
 @pytest.mark.parametrize("names", [layout.VISION_FREE, ALL_NAMES])
-def test_gymnasium_accepts_the_environment_without_a_warning(bank, names):
+def test_check_env_gymnasium_without_warning(bank, names):
     env = gymnasium.make("nppsim/Npp-v0", levels=bank, observations=names, render_mode="rgb_array")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -51,21 +51,21 @@ def test_gymnasium_accepts_the_environment_without_a_warning(bank, names):
 
 
 @pytest.mark.parametrize("names", [layout.VISION_FREE, ALL_NAMES])
-def test_stable_baselines3_accepts_the_environment_without_a_warning(bank, names):
+def test_check_env_stable_baselines3_without_warning(bank, names):
     checker = pytest.importorskip("stable_baselines3.common.env_checker")  # needs torch, unlike all else here
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         checker.check_env(NppEnv(bank, names))
 
 
-def test_all_but_pictures_are_vectors_within_finite_bounds():
+def test_observation_space_vectors_within_finite_bounds():
     for key, box in observation_space(layout.ALL).items():
         assert len(box.shape) == (3 if key in layout.IMAGES else 1), key
         assert box.is_bounded(), key
         assert np.prod(box.shape) == np.prod(layout.SPECS[key].shape)
 
 
-def test_observations_of_lively_levels_lie_within_their_bounds():
+def test_step_observations_lie_within_bounds():
     """Drones, thwumps, balls, pads, doors and lasers in a random level, played at random; with what kills and without."""
     env = NppEnv([mixed_level(seed, kinds=KINDS[seed]) for seed in range(6)], layout.ALL)
     rng = np.random.default_rng(0)
@@ -80,7 +80,7 @@ def test_observations_of_lively_levels_lie_within_their_bounds():
                 observation, _ = env.reset(options={"level": level})
 
 
-def test_without_levels_the_shipped_ones_are_played():
+def test_env_without_levels_plays_shipped_levels():
     env = gymnasium.make("nppsim/Npp-v0")
     assert len(env.unwrapped.bank) == 30 and env.unwrapped.bank.reachable.all()
     _, info = env.reset(seed=0)
@@ -88,7 +88,7 @@ def test_without_levels_the_shipped_ones_are_played():
     assert len(NppVectorEnv(num_envs=2).bank) == 30
 
 
-def test_holding_right_wins_and_the_ledger_is_the_return(bank):
+def test_step_until_win_sums_terms_to_return(bank):
     env = NppEnv(bank)
     _, start = env.reset(seed=1, options={"level": 0})
     assert start == {"level": 0, "level_name": "long", "category": ""}
@@ -102,7 +102,7 @@ def test_holding_right_wins_and_the_ledger_is_the_return(bank):
     assert observations["reachability_features"][6] == 1.0  # the last state is shown, not the next start
 
 
-def test_inputs_reproduce_the_episode(bank):
+def test_inputs_reproduce_episode(bank):
     env = NppEnv(bank, frame_skip=3)
     env.reset(options={"level": 0})
     _, (observations, *_, info) = play(env, RIGHT)
@@ -111,7 +111,7 @@ def test_inputs_reproduce_the_episode(bank):
     np.testing.assert_array_equal(observations["game_state"][:2], run.position[-1].astype(np.float32))
 
 
-def test_the_action_space_contains_bools_and_arrays_of_one_integer(bank):
+def test_action_space_contains_bools_and_arrays(bank):
     env = NppEnv(bank)
     env.reset(options={"level": 0})
     for action in (1, True, np.int64(1), np.array(1)):
@@ -120,7 +120,7 @@ def test_the_action_space_contains_bools_and_arrays_of_one_integer(bank):
     assert env.inputs.tolist() == [nppsim.ACTION_INPUT[1]] * 16
 
 
-def test_a_mine_terminates_and_waiting_truncates(bank):
+def test_step_mine_terminates_and_waiting_truncates(bank):
     env = NppEnv(bank)
     env.reset(options={"level": 1})
     _, (_, _, terminated, truncated, info) = play(env, RIGHT)
@@ -131,7 +131,7 @@ def test_a_mine_terminates_and_waiting_truncates(bank):
     assert bank.time_limit[1] <= info["frames"] < bank.time_limit[1] + 4
 
 
-def test_frame_skip_is_the_number_of_frames_of_a_decision(bank):
+def test_frame_skip_sets_frames_per_decision(bank):
     for frame_skip in (1, 4, 7):
         env = NppEnv(bank, frame_skip=frame_skip)
         env.reset(options={"level": 0})
@@ -140,7 +140,7 @@ def test_frame_skip_is_the_number_of_frames_of_a_decision(bank):
         assert len(env.inputs) == 3 * frame_skip
 
 
-def test_seeds_decide_the_levels_and_draw_all_of_them(bank):
+def test_reset_seeds_choose_levels(bank):
     def levels(seed):
         env = NppEnv(bank)
         return [env.reset(seed=seed if k == 0 else None)[1]["level"] for k in range(40)]
@@ -149,7 +149,7 @@ def test_seeds_decide_the_levels_and_draw_all_of_them(bank):
     assert set(levels(5)) == {0, 1, 2}
 
 
-def test_wrong_use_is_named(bank):
+def test_env_wrong_use_raises_error(bank):
     env = NppEnv(bank)
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
         env.step(0)
@@ -171,13 +171,13 @@ def test_wrong_use_is_named(bank):
         NppEnv("no/such/folder")
 
 
-def test_levels_come_from_a_folder_too(tmp_path, bank):
+def test_env_levels_from_folder(tmp_path, bank):
     LevelSet.write(tmp_path / "set", [(level, LevelEntry("simple")) for level in bank.levels])
     env = gymnasium.make("nppsim/Npp-v0", levels=tmp_path / "set", observations=("state",))
     assert env.unwrapped.bank.levels == bank.levels
 
 
-def test_defaults_are_those_of_the_simulator():
+def test_env_defaults_equal_simulator_defaults():
     wanted = inspect.signature(nppsim.BatchSimulator).parameters
     for env in (NppEnv, NppVectorEnv):
         for name, parameter in inspect.signature(env).parameters.items():
@@ -185,7 +185,7 @@ def test_defaults_are_those_of_the_simulator():
                 assert parameter.default == wanted[name].default, f"{env.__name__}({name}=...)"
 
 
-def test_learners_that_mask_actions_find_the_masks_through_wrappers(bank):
+def test_action_masks_available_through_wrappers(bank):
     """Where sb3-contrib's MaskablePPO looks for them: https://sb3-contrib.readthedocs.io/en/master/modules/ppo_mask.html"""
     env = gymnasium.make(ENV_ID, levels=bank)
     rng = np.random.default_rng(0)
@@ -199,7 +199,7 @@ def test_learners_that_mask_actions_find_the_masks_through_wrappers(bank):
     assert masked > 0
 
 
-def test_the_spec_of_an_environment_with_a_path_can_be_written_as_json(tmp_path, bank):
+def test_spec_with_path_serializes_to_json(tmp_path, bank):
     LevelSet.write(tmp_path / "levels", ((level, LevelEntry("0.map")) for level in bank.levels[:1]))
     env = gymnasium.make(ENV_ID, levels=tmp_path / "levels")
     spec = gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json())

@@ -42,7 +42,7 @@ def same(first, second):
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
-def test_the_vector_environment_is_gymnasiums_own_of_single_ones(bank, mode):
+def test_vector_env_equals_gymnasium_vector_of_single_envs(bank, mode):
     """Observations, rewards, ends, final_obs, final_info and levels, over several episodes."""
     settings = {"observations": ("state", "reachability", "surroundings"), "frame_skip": 5, "gamma": 0.9}
     reference = SyncVectorEnv([lambda: NppEnv(bank, **settings)] * 5, autoreset_mode=mode)
@@ -65,7 +65,7 @@ def test_the_vector_environment_is_gymnasiums_own_of_single_ones(bank, mode):
     assert fast.np_random_seed == reference.np_random_seed
 
 
-def test_without_autoreset_somebody_else_resets(bank):
+def test_autoreset_disabled_caller_resets(bank):
     """The same as Gymnasium's own, with masks."""
     reference = SyncVectorEnv([lambda: NppEnv(bank)] * 3, autoreset_mode=AutoresetMode.DISABLED)
     fast = NppVectorEnv(bank, 3, autoreset_mode="DISABLED")
@@ -85,7 +85,7 @@ def test_without_autoreset_somebody_else_resets(bank):
     assert ended > 5
 
 
-def test_a_limit_of_steps_truncates_as_in_single_environments(bank):
+def test_step_limit_truncates_like_single_envs(bank):
     settings = {"levels": bank, "num_envs": 3, "max_episode_steps": 7}
     reference = gymnasium.make_vec("nppsim/Npp-v0", vectorization_mode="sync", **settings)
     fast = gymnasium.make_vec("nppsim/Npp-v0", **settings)
@@ -101,7 +101,7 @@ def test_a_limit_of_steps_truncates_as_in_single_environments(bank):
     NppVectorEnv(bank, max_episode_steps=10**9)  # above the largest int32
 
 
-def test_the_spec_can_be_written_and_made_from_again(tmp_path, bank):
+def test_spec_serializes_and_recreates(tmp_path, bank):
     LevelSet.write(tmp_path / "levels", ((level, LevelEntry("0.map")) for level in bank.levels[:1]))
     envs = gymnasium.make_vec(
         "nppsim/Npp-v0",
@@ -116,7 +116,7 @@ def test_the_spec_can_be_written_and_made_from_again(tmp_path, bank):
     assert "nppsim/Npp-v0" in repr(again)
 
 
-def test_closing_ends_the_threads(bank):
+def test_close_ends_threads(bank):
     before = threading.active_count()
     envs = NppVectorEnv(bank, 64, threads=3)
     envs.reset(seed=0)
@@ -128,7 +128,7 @@ def test_closing_ends_the_threads(bank):
     assert threading.active_count() == before
 
 
-def test_autoreset_modes_have_names_and_values(bank):
+def test_autoreset_modes_accept_names_and_values(bank):
     assert NppVectorEnv(bank, autoreset_mode="NEXT_STEP").autoreset_mode is AutoresetMode.NEXT_STEP
     assert NppVectorEnv(bank, autoreset_mode=AutoresetMode.NEXT_STEP.value).autoreset_mode is AutoresetMode.NEXT_STEP
     with pytest.raises(ValueError, match="never"):
@@ -136,7 +136,7 @@ def test_autoreset_modes_have_names_and_values(bank):
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_the_slow_twins_follow_in_every_mode(bank, monkeypatch, mode):
+def test_shadow_agrees_in_every_autoreset_mode(bank, monkeypatch, mode):
     monkeypatch.setenv("NPPSIM_SHADOW", "1")
     envs = NppVectorEnv(bank, 3, autoreset_mode=mode)
     envs.reset(seed=0)
@@ -148,7 +148,7 @@ def test_the_slow_twins_follow_in_every_mode(bank, monkeypatch, mode):
     assert envs.simulator.shadow.kinds == {}
 
 
-def test_wrong_use_is_named(bank):
+def test_vector_env_wrong_use_raises_error(bank):
     envs = NppVectorEnv(bank, 2, render_mode="rgb_array")
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
         envs.step([0, 0])
@@ -161,7 +161,7 @@ def test_wrong_use_is_named(bank):
         NppVectorEnv(bank, render_mode="human")
 
 
-def test_the_wrappers_of_gymnasium_accept_it(bank):
+def test_vector_env_works_with_gymnasium_wrappers(bank):
     """Statistics, flattening, normalising, and functions of observations and rewards, one around the other."""
     envs = gymnasium.make_vec("nppsim/Npp-v0", num_envs=4, levels=bank)
     envs = wrappers.RecordEpisodeStatistics(envs)
@@ -184,7 +184,7 @@ def test_the_wrappers_of_gymnasium_accept_it(bank):
     assert finished > 4
 
 
-def test_a_mask_restarts_only_some_environments(bank):
+def test_reset_mask_restarts_selected_envs(bank):
     envs = NppVectorEnv(bank, 3, ("state",))
     envs.reset(seed=0)
     moved, *_ = envs.step([RIGHT] * 3)
@@ -197,7 +197,7 @@ def test_a_mask_restarts_only_some_environments(bank):
         envs.reset(options={"reset_mask": np.zeros(3, bool)})
 
 
-def test_results_do_not_depend_on_threads_or_company(bank):
+def test_results_independent_of_threads_and_other_envs(bank):
     def trace(num_envs, threads):
         envs = NppVectorEnv(bank, num_envs, ALL_NAMES, threads=threads)
         envs.reset(seed=11)
@@ -208,7 +208,7 @@ def test_results_do_not_depend_on_threads_or_company(bank):
     assert trace(40, 1) == trace(40, 3) == trace(4, 1)
 
 
-def test_copy_decides_who_owns_the_observations(bank):
+def test_copy_flag_controls_ownership_of_observations(bank):
     for copy in (True, False):
         envs = NppVectorEnv(bank, 2, ("state",), copy=copy)
         before, _ = envs.reset(seed=0)
@@ -217,7 +217,7 @@ def test_copy_decides_who_owns_the_observations(bank):
         assert np.array_equal(before["game_state"], copied) == copy
 
 
-def test_masks_leave_something_to_do(bank):
+def test_action_masks_leave_one_action(bank):
     env, envs = NppEnv(bank), NppVectorEnv(bank, 3)
     env.reset(seed=0)
     envs.reset(seed=0)
@@ -226,7 +226,7 @@ def test_masks_leave_something_to_do(bank):
     np.testing.assert_array_equal(env.action_masks(), envs.action_masks()[0])
 
 
-def test_graphs_are_handed_out_as_gymnasium_has_them():
+def test_graph_observations_are_gymnasium_graphs():
     levels = [corridor(20, 30, 40), corridor(20, 60, 80)]
     one = NppEnv(levels, observations=("state", "graph"))
     many = NppVectorEnv(levels, 2, observations=("graph", "graph_state"))

@@ -59,12 +59,12 @@ def pack(tmp_path):
 
 @given(levels())
 @settings(max_examples=60, deadline=None)
-def test_a_level_written_as_a_line_and_read_is_the_same_level(level):
+def test_to_line_and_parse_restores_level(level):
     again = campaign.level_from_line(campaign.to_line(level).encode())
     assert again.to_bytes() == level.to_bytes()
 
 
-def test_records_follow_the_order_of_the_map_layout():
+def test_to_line_orders_records_like_map():
     door, switch = (kinds.LOCKED_DOOR, 20, 24, 2), (30, 34)
     level = Level.build(
         np.zeros((23, 42), np.uint8),
@@ -79,7 +79,7 @@ def test_records_follow_the_order_of_the_map_layout():
     assert records[6:] == [[6, 20, 24, 2, 0], [7, 30, 34, 0, 0], [14, 60, 60, 2, 1]]
 
 
-def test_what_the_format_cannot_hold_is_refused():
+def test_to_line_unsupported_content_raises_error():
     tiles = np.zeros((23, 42), np.uint8)
     wrong_order = Level(tiles, np.array([(0, 8, 8, 0, 0), (kinds.GOLD, 9, 9, 0, 0), (kinds.MINE, 9, 9, 0, 0)]))
     no_switch = Level(tiles, np.array([(0, 8, 8, 0, 0), (kinds.LOCKED_DOOR, 9, 9, 0, 0)]))
@@ -88,7 +88,7 @@ def test_what_the_format_cannot_hold_is_refused():
             campaign.to_line(level)
 
 
-def test_a_level_is_addressed_by_number_or_title(pack):
+def test_locate_by_number_or_title(pack):
     level = Level.load(f"{pack}#0")
     assert level == generate("simple", 1)[0]
     assert Level.load(f"{pack}#first") == Level.load(f"{pack}#FIRST") == level
@@ -99,7 +99,7 @@ def test_a_level_is_addressed_by_number_or_title(pack):
         Level.load(pack)
 
 
-def test_titles_may_contain_any_sign(tmp_path):
+def test_parse_titles_with_any_character(tmp_path):
     digits = line_of("simple", 1).split("#")[-2]
     path = tmp_path / "odd.txt"
     path.write_text(f"$24/7: #1. a#b#{digits}#\n$twin#{digits}#\n$twin#{digits}#\n")
@@ -111,7 +111,7 @@ def test_titles_may_contain_any_sign(tmp_path):
 
 @pytest.fixture
 def game(tmp_path):
-    """A folder with an intro tab of 125 levels, and a tab that lacks lines."""
+    """A folder with an intro tab of 125 levels, and a tab with missing lines."""
     digits = [line_of("simple", seed).split("#")[-2] for seed in (1, 2)]
     folder = tmp_path / "game v1.2"
     folder.mkdir()
@@ -121,7 +121,7 @@ def game(tmp_path):
     return folder
 
 
-def test_levels_know_their_ids_and_are_found_by_them(game):
+def test_level_ids_known_and_found(game):
     for place in ("SI.txt#SI-C-03-04", "SI.txt#c-03-04", "SI.txt#89", "SI.txt#intro 89", ""):
         level = Level.load(game / place if place else f"{game}#SI-C-03-04")
         assert (level.id, level.title, level.caption) == ("SI-C-03-04", "intro 89", "SI-C-03-04 intro 89")
@@ -131,12 +131,12 @@ def test_levels_know_their_ids_and_are_found_by_them(game):
             Level.load(wrong)
 
 
-def test_a_file_without_all_levels_of_its_tab_has_plain_ids(game):
+def test_incomplete_tab_has_plain_ids(game):
     assert Level.load(f"{game}#S-002") == Level.load(game / "S.txt#2")
     assert [level.id for level in LevelSet.at(game / "S.txt")] == ["S-000", "S-001", "S-002"]
 
 
-def test_the_command_levels_shows_ids(game, capsys):
+def test_levels_command_shows_ids(game, capsys):
     assert main(["levels", f"{game}#SI-A-00-01", "--json"]) == 0
     (facts,) = json.loads(capsys.readouterr().out)
     assert (facts["id"], facts["title"]) == ("SI-A-00-01", "intro 1")
@@ -156,18 +156,18 @@ def test_the_command_levels_shows_ids(game, capsys):
         (lambda line: line[:-1] + "00#", "zero bytes"),
     ],
 )
-def test_damaged_lines_are_refused_with_their_place(damage, found):
+def test_parse_damaged_line_raises_error_with_position(damage, found):
     with pytest.raises(LevelError, match=found):
         campaign.level_from_line(damage(line_of("simple", 1)).encode(), "PACK.txt#0")
 
 
-def test_one_damaged_line_leaves_the_others_usable(pack):
+def test_parse_one_damaged_line_keeps_others(pack):
     levels, problems = campaign.levels_from_bytes(pack.read_bytes(), str(pack))
     assert sorted(levels) == [0, 3] and sorted(problems) == [1]
     assert f"{pack}#1" in str(problems[1])
 
 
-def test_a_campaign_file_is_a_level_set(pack, tmp_path):
+def test_level_set_at_campaign_file_lists_levels(pack, tmp_path):
     for level_set in (LevelSet.at(pack), LevelSet.at(tmp_path)):
         assert level_set.categories == ("PACK",)
         assert [entry.file for entry in level_set.entries] == ["PACK.txt#0", "PACK.txt#1", "PACK.txt#3"]
@@ -178,7 +178,7 @@ def test_a_campaign_file_is_a_level_set(pack, tmp_path):
     assert len(LevelSet.at(tmp_path)) == 3
 
 
-def test_support_follows_from_the_entities():
+def test_support_follows_from_entities():
     def grade(*types):
         return Level(
             np.zeros((23, 42), np.uint8), np.array([(0, 8, 8, 0, 0), *((t, 9, 9, 0, 0) for t in types)])
@@ -195,7 +195,7 @@ def test_support_follows_from_the_entities():
     assert grade(kinds.LASER, 27) == grade(200) == "unsupported"
 
 
-def test_the_command_lists_levels(pack, capsys):
+def test_levels_command_lists_levels(pack, capsys):
     assert main(["levels", str(pack)]) == 2
     assert "PACK.txt#1" in capsys.readouterr().err
     assert main(["levels", str(pack), "--skip-bad-levels", "--json"]) == 0
@@ -212,7 +212,7 @@ def test_extract_writes_and_reads_campaign_files(pack, tmp_path, capsys):
         assert Level.load(tmp_path / "out" / name) == level
 
 
-def test_extract_does_not_overwrite_a_campaign_file(pack, tmp_path, capsys):
+def test_extract_existing_campaign_file_raises_error(pack, tmp_path, capsys):
     content = pack.read_bytes()
     other = tmp_path / "other.txt"
     other.write_text(line_of("simple", 1) + "\n")
@@ -223,7 +223,7 @@ def test_extract_does_not_overwrite_a_campaign_file(pack, tmp_path, capsys):
 
 
 @needs_campaign
-def test_the_real_games_files_read_and_write_back_unchanged():
+def test_official_files_round_trip_unchanged():
     for path in sorted(CAMPAIGN.glob("S*.txt")):
         lines = path.read_bytes().splitlines()
         levels, problems = campaign.levels_from_bytes(path.read_bytes(), path.name)

@@ -26,19 +26,19 @@ def game(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("place", "count"), [("", 2), ("S.txt", 2), ("S.txt#0", 1), ("S-001", 1), ("first", 1)])
-def test_commands_find_levels_of_the_game(game, capsys, place, count):
+def test_expanded_campaign_prefix_finds_game_levels(game, capsys, place, count):
     assert main(["levels", f"campaign:{place}", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert len(facts) == count
     assert all(one["name"].startswith(str(game)) for one in facts)
 
 
-def test_flags_with_an_equals_sign_and_other_words(game):
+def test_expanded_flag_with_equals_sign(game):
     assert expanded("--levels=campaign:S.txt") == f"--levels={game / 'S.txt'}"
     assert expanded("my-campaign:S.txt") == "my-campaign:S.txt"
 
 
-def test_a_missing_folder_is_an_error(game, tmp_path, monkeypatch):
+def test_expanded_missing_folder_raises_error(game, tmp_path, monkeypatch):
     for content in ('folder = "/nowhere"', "folder = 1", "path = 'x'", "folder ="):
         (tmp_path / "here" / FILE).write_text(content)
         with pytest.raises(ConfigError, match=FILE):

@@ -21,20 +21,20 @@ from nppsim.levels.ids import TABS, episode_of, level_id
         ("SS2", 119, "!-X-19"),
     ],
 )
-def test_known_ids(file, number, known):
+def test_level_id_known_positions(file, number, known):
     assert level_id(file, number, TABS[file].levels) == known
 
 
-def test_ids_of_the_game_are_unique():
+def test_level_ids_of_game_are_unique():
     all_ids = [level_id(file, number, tab.levels) for file, tab in TABS.items() for number in range(tab.levels)]
     assert len(set(all_ids)) == sum(tab.levels for tab in TABS.values())
 
 
 @pytest.mark.parametrize(("file", "count"), [("SL2", 240), ("S", 125), ("PACK", 600)])
-def test_files_whose_ids_are_not_known_have_plain_ones(file, count):
+def test_level_id_unknown_file_is_plain(file, count):
     assert level_id(file, 12, count) == f"{file}-012"
 
 
-def test_levels_of_tabs_with_episodes_have_one():
+def test_episode_of_tabs_with_episodes():
     ids = ("SI-A-00-00", "S-X-19-04", "?-B-05", "SL2-012", "my-own-pack-003", "")
     assert [episode_of(one) for one in ids] == ["SI-A-00", "S-X-19", "", "", "", ""]

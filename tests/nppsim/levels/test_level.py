@@ -48,7 +48,7 @@ def levels(draw):
 
 @given(levels())
 @settings(max_examples=60, deadline=None)
-def test_a_level_written_and_read_is_the_same_level(level):
+def test_to_bytes_and_from_bytes_restore_level(level):
     again = Level.from_bytes(level.to_bytes())
     assert again == level and hash(again) == hash(level)
     assert (again.tiles == level.tiles).all() and (again.records == level.records).all()
@@ -58,7 +58,7 @@ def test_a_level_written_and_read_is_the_same_level(level):
 
 @given(levels())
 @settings(max_examples=60, deadline=None)
-def test_the_mirror_image_of_the_mirror_image_is_the_level(level):
+def test_mirror_twice_is_identity(level):
     image = mirror(level)
     assert mirror(image) == level
     assert symmetric_fingerprint(image) == symmetric_fingerprint(level)
@@ -66,7 +66,7 @@ def test_the_mirror_image_of_the_mirror_image_is_the_level(level):
 
 
 @pytest.mark.parametrize("file", ["synthetic.h5", "replays.h5"])
-def test_every_conformance_level_survives_the_round_trip(file):
+def test_conformance_levels_round_trip(file):
     if not (CONFORMANCE / file).exists():
         pytest.skip(f"needs the conformance traces, {file}, beside the repository")
     with h5py.File(CONFORMANCE / file) as traces:
@@ -84,14 +84,14 @@ def test_every_conformance_level_survives_the_round_trip(file):
                     assert not level.warnings, level.name
 
 
-def test_load_and_save_use_the_path_as_name(tmp_path):
+def test_load_and_save_use_path_as_name(tmp_path):
     level_of(title="two words").save(tmp_path / "a.map")
     level = Level.load(tmp_path / "a.map")
     assert level.name == str(tmp_path / "a.map") and level.title == "two words"
     assert level.spawn == (240.0, 300.0)
 
 
-def test_build_lays_records_out_as_n_plus_plus_pairs_them():
+def test_build_orders_and_pairs_records():
     level = Level.build(
         open_tiles(),
         (40, 50),
@@ -117,14 +117,14 @@ def test_build_lays_records_out_as_n_plus_plus_pairs_them():
     assert level.exit_count == 2 and not level.warnings
 
 
-def test_build_refuses_a_door_among_the_entities_or_without_its_orientation():
+def test_build_invalid_door_raises_error():
     with pytest.raises(LevelError, match="is a locked door; give it as .*locked_doors"):
         Level.build(open_tiles(), (40, 50), entities=[(6, 1, 2, 0)])
     with pytest.raises(LevelError, match=r"trap door \(\(1, 2\), \(3, 4\)\); expected \(switch, door, orientation"):
         Level.build(open_tiles(), (40, 50), trap_doors=[((1, 2), (3, 4))])
 
 
-def test_a_level_cannot_be_changed():
+def test_level_attributes_are_immutable():
     tiles = open_tiles()
     level = Level(tiles, np.array([SPAWN]))
     tiles[0, 0] = 1  # the level has its own copy
@@ -138,7 +138,7 @@ def test_a_level_cannot_be_changed():
             same.tiles = tiles
 
 
-def test_equality_is_about_content_not_about_names():
+def test_equality_depends_on_content_not_name():
     assert level_of(name="a", title="b") == level_of(name="c")
     assert level_of() != level_of((1, 5, 5, 0, 0))
     assert level_of() != level_of(exit_count=1)
@@ -146,12 +146,12 @@ def test_equality_is_about_content_not_about_names():
 
 
 @pytest.mark.parametrize("length", [0, 183, 1234])
-def test_a_file_that_is_cut_off_is_an_error_that_names_both_lengths(length):
+def test_from_bytes_truncated_raises_error_with_lengths(length):
     with pytest.raises(LevelError, match=rf"short\.map: {length} bytes; .*at least 1235"):
         Level.from_bytes(bytes(length), "short.map")
 
 
-def test_a_file_that_is_no_level_is_an_error():
+def test_from_bytes_foreign_data_raises_error():
     with pytest.raises(LevelError, match=r"notes\.txt: .*not an N\+\+ map"):
         Level.from_bytes(b"notes " * 500, "notes.txt")
 
@@ -166,12 +166,12 @@ def test_a_file_that_is_no_level_is_an_error():
         (open_tiles(), [SPAWN, (1, 2, -3, 0, 0)], r"records of dtype int64 contain -3\.\.50"),
     ],
 )
-def test_arrays_that_do_not_fit_are_errors_that_say_what_is_needed(tiles, records, message):
+def test_level_invalid_arrays_raise_error(tiles, records, message):
     with pytest.raises(LevelError, match=f"^mine: .*{message}"):
         Level(tiles, np.array(records), name="mine")
 
 
-def test_a_title_that_does_not_fit_is_an_error():
+def test_level_long_title_raises_error():
     with pytest.raises(LevelError, match="at most 128 ASCII"):
         level_of(title="x" * 129)
 
@@ -181,7 +181,7 @@ def warning_of(level):
     return level.warnings[0]
 
 
-def test_orientations_and_modes_that_do_not_exist_are_masked_with_a_warning():
+def test_level_invalid_orientation_or_mode_masked_with_warning():
     level = level_of((10, 1, 2, 11, 0))
     assert level.records[1, 3] == 3 and warning_of(level).startswith("byte 1238: orientation 11 of a launch pad")
     level = level_of((14, 9, 9, 1, 6))
@@ -190,7 +190,7 @@ def test_orientations_and_modes_that_do_not_exist_are_masked_with_a_warning():
     assert level.records[1].tolist() == [1, 1, 2, 200, 200] and not level.warnings
 
 
-def test_an_incomplete_last_record_is_ignored_with_a_warning():
+def test_level_incomplete_last_record_ignored_with_warning():
     data = level_of((1, 2, 3, 0, 0)).to_bytes()
     level = Level.from_bytes(data + b"\1\2")
     assert len(level.records) == 2 and warning_of(level) == "byte 1240: the last record has 2 of 5 bytes; it is ignored"
@@ -205,13 +205,13 @@ def test_an_incomplete_last_record_is_ignored_with_a_warning():
         ([(kinds.EXIT, 5, 5, 0, 0), (2, 5, 5, 0, 0)], "byte 1235: the exit door .* which has type 2 instead of 4"),
     ],
 )
-def test_a_door_without_switch_record_is_a_warning(records, place):
+def test_level_door_without_switch_warns(records, place):
     import re
 
     assert re.match(place, warning_of(level_of(*records)))
 
 
-def test_the_exit_count_of_the_file_decides_the_pairing_and_a_mismatch_is_a_warning():
+def test_level_exit_count_mismatch_warns():
     data = bytearray(level_of((kinds.EXIT, 5, 5, 0, 0), (kinds.EXIT_SWITCH, 6, 6, 0, 0)).to_bytes())
     data[1156] = 2
     level = Level.from_bytes(data)
@@ -220,12 +220,12 @@ def test_the_exit_count_of_the_file_decides_the_pairing_and_a_mismatch_is_a_warn
     assert "beyond the end" in level.warnings[1]
 
 
-def test_what_is_not_simulated_is_a_warning():
+def test_level_unsimulated_entities_warn():
     assert warning_of(level_of((99, 0, 0, 0, 0), (200, 0, 0, 0, 0))) == "2 unknown entities are left out"
     assert warning_of(level_of((27, 0, 0, 0, 0))) == "1 alternative death ball is left out"
 
 
-def test_support_notes_say_what_differs_from_the_game():
+def test_support_notes_describe_differences():
     turrets = level_of((kinds.GAUSS_TURRET, 9, 9, 0, 0), (kinds.ROCKET_TURRET, 9, 9, 0, 0), (27, 9, 9, 0, 0))
     assert turrets.support_notes == (
         "rocket turrets and gauss turrets behave as in N v2.0",
@@ -236,7 +236,7 @@ def test_support_notes_say_what_differs_from_the_game():
     assert level_of((kinds.MINE, 9, 9, 0, 0)).support_notes == ()
 
 
-def test_a_tile_that_does_not_exist_is_a_warning():
+def test_level_unknown_tile_warns():
     tiles = open_tiles()
     tiles[2, 3] = tiles[5, 5] = 40
     assert warning_of(Level(tiles, np.array([SPAWN]))).startswith(
@@ -244,7 +244,7 @@ def test_a_tile_that_does_not_exist_is_a_warning():
     )
 
 
-def test_what_moves_on_the_half_cells_and_stands_in_the_border_is_a_warning():
+def test_level_border_movers_warn():
     expected = warning_of(level_of((20, 100, 97, 0, 0), (20, 1, 1, 0, 0)))
     assert expected.startswith(
         "byte 1235: a thwump (type 20; the first of 2 such records) stands in the border, at (600, 582) px"
@@ -252,21 +252,21 @@ def test_what_moves_on_the_half_cells_and_stands_in_the_border_is_a_warning():
     assert not level_of((26, 4, 96, 0, 0), (17, 0, 0, 0, 0)).warnings
 
 
-def test_more_records_than_can_be_used_are_refused():
+def test_level_too_many_records_raises_error():
     with pytest.raises(LevelError, match="16384 records; at most 16383 can be used"):
         level_of(*[(1, 9, 9, 0, 0)] * 16383)
 
 
-def test_a_later_record_of_type_0_is_kept_without_a_word():
+def test_level_second_spawn_has_no_warning():
     assert not level_of((0, 9, 9, 0, 0)).warnings
 
 
-def test_a_first_record_that_is_no_spawn_is_used_as_one_with_a_warning_if_the_tiles_look_right():
+def test_level_first_record_not_spawn_warns():
     level = Level(open_tiles(), np.array([(46, 82, 1, 0, 3)]))
     assert level.spawn == (492.0, 6.0) and "type 46 instead of 0" in level.warnings[0]
 
 
-def test_the_mirror_image_exchanges_left_and_right():
+def test_mirror_exchanges_left_and_right():
     tiles = open_tiles()
     tiles[3, 0], tiles[4, 1] = 8, 3
     image = mirror(Level(tiles, np.array([SPAWN, (10, 8, 9, 1, 0), (14, 8, 9, 0, 2), (1, 8, 9, 1, 1)])))
@@ -278,7 +278,7 @@ MAP = Level.build(open_tiles(), (20, 20), exits=[((30, 30), (40, 40))], entities
 
 
 @pytest.mark.parametrize("shift", [1, 4, 8, 13])
-def test_a_map_that_lacks_bytes_before_the_tiles_or_has_more_is_refused(shift):
+def test_from_bytes_shifted_tiles_raises_error(shift):
     """The game's level query returns maps without the first eight bytes."""
     with pytest.raises(LevelError, match=f"put {shift} zero bytes before it"):
         Level.from_bytes(MAP[shift:])
@@ -287,7 +287,7 @@ def test_a_map_that_lacks_bytes_before_the_tiles_or_has_more_is_refused(shift):
     assert Level.from_bytes(bytes(shift) + MAP[shift:]) == Level.from_bytes(MAP)
 
 
-def test_a_map_that_states_its_size_must_have_it():
+def test_from_bytes_wrong_stated_size_raises_error():
     sized = bytes(4) + len(MAP).to_bytes(4, "little") + MAP[8:]
     assert Level.from_bytes(sized) == Level.from_bytes(MAP)
     for damaged in (sized[:-1], sized + bytes(5)):
@@ -295,27 +295,27 @@ def test_a_map_that_states_its_size_must_have_it():
             Level.from_bytes(damaged)
 
 
-def test_counts_that_no_level_can_have_are_refused():
+def test_from_bytes_impossible_counts_raise_error():
     with pytest.raises(LevelError, match="byte 1152: 65535 records of type 1 are stated"):
         Level.from_bytes(MAP[:1152] + b"\xff\xff" + MAP[1154:])
 
 
 @pytest.mark.parametrize("begin", [b"PK\3\4", b"\x89PNG", b"\0\0\0\1"])
-def test_files_of_other_formats_are_refused(begin):
+def test_from_bytes_other_file_formats_raise_error(begin):
     with pytest.raises(LevelError, match="byte 0: begins with .* not an N\\+\\+ map"):
         Level.from_bytes(begin + MAP[4:])
     with pytest.raises(LevelError, match="the spawn, is empty"):
         Level.from_bytes(bytes(len(MAP)))  # disks and downloads leave such files after a crash
 
 
-@pytest.mark.parametrize("kept", [1, 2, 7, 8, 9, 10, 12])
-def test_a_map_that_was_cut_off_between_or_within_records_is_refused(kept):
+@pytest.mark.parametrize("complete", [1, 2, 7, 8, 9, 10, 12])
+def test_from_bytes_cut_between_or_within_records_raises_error(complete):
     """Files that do not state their size show it by the numbers of records that they state."""
     doors = [((8, 8), (9, 9), 0), ((10, 8), (11, 9), 0)]
     gold = [(kinds.GOLD, x, 30) for x in range(40, 46)]
     whole = Level.build(open_tiles(), (20, 20), exits=[((30, 30), (40, 40))], locked_doors=doors, entities=gold)
     data = whole.to_bytes()
-    lacking = len(whole.records) - kept
+    lacking = len(whole.records) - complete
     for end in (len(data) - 5 * lacking, len(data) - 5 * lacking + 3):
         with pytest.raises(LevelError, match=f"lacks {lacking} of the stated records"):
             Level.from_bytes(data[:end])
@@ -323,7 +323,7 @@ def test_a_map_that_was_cut_off_between_or_within_records_is_refused(kept):
 
 
 @pytest.mark.parametrize(("x", "y"), [(177, 50), (50, 101)])
-def test_a_spawn_outside_the_stage_is_refused(x, y):
+def test_level_spawn_outside_stage_raises_error(x, y):
     with pytest.raises(LevelError, match="outside the stage of 1056 x 600 px"):
         Level(open_tiles(), np.array([(0, x, y, 0, 0)]))
     with pytest.raises(LevelError, match="outside the stage"):

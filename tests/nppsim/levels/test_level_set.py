@@ -37,7 +37,7 @@ def edit_index(path, change):
     (path / INDEX).write_text(json.dumps(index))
 
 
-def test_what_was_written_is_read(path):
+def test_write_and_open_restore_levels(path):
     level_set = LevelSet.open(path)
     assert len(level_set) == 3
     assert level_set.categories == ("simple", "easy")
@@ -57,7 +57,7 @@ def test_append_adds_levels_under_free_names(path):
     assert LevelSet.open(path).entries == level_set.entries
 
 
-def test_an_interrupted_append_changes_nothing(path):
+def test_append_interrupted_changes_nothing(path):
     def levels():
         yield level_with_spawn(40), LevelEntry("simple")
         raise KeyboardInterrupt
@@ -69,7 +69,7 @@ def test_an_interrupted_append_changes_nothing(path):
     assert LevelSet.append(path, [(level_with_spawn(50), LevelEntry("simple"))])[3] == level_with_spawn(50)
 
 
-def test_write_and_append_refuse_to_overwrite(path):
+def test_write_and_append_existing_raise_error(path):
     with pytest.raises(LevelSetError, match="exists already; choose another folder"):
         LevelSet.write(path, [])
     with pytest.raises(LevelSetError, match=r"simple/000000\.map exists"):
@@ -78,7 +78,7 @@ def test_write_and_append_refuse_to_overwrite(path):
         LevelSet.append(path / "simple", [])
 
 
-def test_a_level_is_read_only_when_it_is_asked_for(path):
+def test_open_reads_level_on_access_only(path):
     (path / "easy" / "000000.map").unlink()
     level_set = LevelSet.open(path)
     assert level_set[0] == level_with_spawn(10)
@@ -86,7 +86,7 @@ def test_a_level_is_read_only_when_it_is_asked_for(path):
         level_set[1]
 
 
-def test_a_level_that_was_changed_or_broken_is_an_error_that_names_the_file(path):
+def test_getitem_changed_or_damaged_level_raises_error(path):
     level_with_spawn(11).save(path / "simple" / "000000.map")
     (path / "easy" / "000000.map").write_bytes(b"short")
     level_set = LevelSet.open(path)
@@ -96,7 +96,7 @@ def test_a_level_that_was_changed_or_broken_is_an_error_that_names_the_file(path
         level_set[1]
 
 
-def test_a_plain_folder_is_a_level_set(tmp_path):
+def test_open_plain_folder_is_level_set(tmp_path):
     for folder, name, x in (("caves", "b", 20), ("caves", "a.map", 10), ("", "first level", 30)):
         (tmp_path / folder).mkdir(exist_ok=True)
         level_with_spawn(x).save(tmp_path / folder / name)
@@ -124,7 +124,7 @@ def test_open_folder_below_foreign_index_ignores_it(tmp_path):
     assert LevelSet.open(tmp_path / "caves").categories == ("uncategorised",)
 
 
-def test_a_level_set_inside_a_plain_folder_is_no_part_of_it(path):
+def test_open_nested_level_set_is_excluded(path):
     with pytest.raises(LevelSetError, match="holds no levels of its own, but the level sets set; open one of them"):
         LevelSet.open(path.parent)
     (path.parent / "caves").mkdir()
@@ -132,7 +132,7 @@ def test_a_level_set_inside_a_plain_folder_is_no_part_of_it(path):
     assert [entry.file for entry in LevelSet.open(path.parent).entries] == ["caves/a.map"]
 
 
-def test_a_folder_that_is_missing_empty_or_a_file_is_an_error(tmp_path):
+def test_open_missing_empty_or_file_raises_error(tmp_path):
     with pytest.raises(LevelSetError, match="nowhere does not exist; give a folder"):
         LevelSet.open(tmp_path / "nowhere")
     with pytest.raises(LevelSetError, match="holds no levels"):
@@ -142,14 +142,14 @@ def test_a_folder_that_is_missing_empty_or_a_file_is_an_error(tmp_path):
         LevelSet.open(tmp_path / "file")
 
 
-def test_sets_of_replays_are_not_read_as_levels(tmp_path):
+def test_open_replay_sets_are_ignored(tmp_path):
     level_with_spawn(10).save(tmp_path / "a.map")
     (tmp_path / "simple.h5").write_bytes(bytes(2000))
     with pytest.raises(LevelSetError, match="simple.h5 is an HDF5 file"):
         LevelSet.open(tmp_path)
 
 
-def test_replays_and_texts_are_levels_too(tmp_path):
+def test_open_replays_and_texts_are_levels(tmp_path):
     levels = [level_with_spawn(x) for x in (10, 20, 30)]
     levels[0].save(tmp_path / "a.map")
     Replay(levels[1], np.ones(4, np.uint8)).save(tmp_path / "b.replay")
@@ -160,7 +160,7 @@ def test_replays_and_texts_are_levels_too(tmp_path):
         list(LevelSet.open(tmp_path))
 
 
-def test_an_unknown_category_is_an_error_that_lists_the_known_ones(path):
+def test_indices_unknown_category_raises_error(path):
     with pytest.raises(LevelSetError, match="no levels of category 'hard'; it has simple, easy"):
         LevelSet.open(path).indices("hard")
 
@@ -183,26 +183,26 @@ def test_an_unknown_category_is_an_error_that_lists_the_known_ones(path):
         (lambda index: index["levels"][0].update(category=""), "level 0 has an empty category"),
     ],
 )
-def test_a_broken_index_is_an_error_that_names_file_and_place(path, change, message):
+def test_open_invalid_index_raises_error_with_position(path, change, message):
     edit_index(path, change)
     with pytest.raises(LevelSetError, match=rf"index\.json.*{message}"):
         LevelSet.open(path)
 
 
-def test_an_index_that_is_no_json_is_an_error(path):
+def test_open_index_without_json_raises_error(path):
     (path / INDEX).write_text((path / INDEX).read_text()[:100])
     with pytest.raises(LevelSetError, match=r"index\.json: not JSON \(.*; restore it, or delete it"):
         LevelSet.open(path)
 
 
-def test_an_index_that_cannot_be_read_is_an_error(path):
+def test_open_unreadable_index_raises_error(path):
     (path / INDEX).unlink()
     (path / INDEX).mkdir()
     with pytest.raises(LevelSetError, match=r"index\.json: is a folder; give a file"):
         LevelSet.open(path)
 
 
-def test_a_folder_inside_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
+def test_open_unreadable_subfolder_raises_error(tmp_path, monkeypatch):
     (tmp_path / "closed").mkdir()
     listed = os.scandir
 
@@ -216,7 +216,7 @@ def test_a_folder_inside_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
         LevelSet.open(tmp_path)
 
 
-def test_disjoint_sets_pass_and_shared_levels_are_found_even_mirrored(path, tmp_path):
+def test_check_disjoint_shared_or_mirrored_levels_raise_error(path, tmp_path):
     train = LevelSet.open(path)
     fresh = LevelSet.write(tmp_path / "fresh", [(level_with_spawn(41), LevelEntry("simple"))])
     check_disjoint([train], [fresh])
@@ -226,7 +226,7 @@ def test_disjoint_sets_pass_and_shared_levels_are_found_even_mirrored(path, tmp_
             check_disjoint([train], [test])
 
 
-def test_every_set_is_held_against_those_before_it(path, tmp_path):
+def test_check_disjoint_compares_every_pair_of_sets(path, tmp_path):
     sets = [LevelSet.open(path)]
     for name, x in (("dev", 41), ("test", 42), ("late", 41)):
         sets.append(LevelSet.write(tmp_path / name, [(level_with_spawn(x), LevelEntry("simple"))]))
@@ -238,7 +238,7 @@ def test_every_set_is_held_against_those_before_it(path, tmp_path):
     check_disjoint([first, dev, late], [test])
 
 
-def test_a_large_index_opens_without_reading_a_level(path):
+def test_open_large_index_reads_no_level(path):
     def enlarge(index):
         index["levels"] = [dict(index["levels"][0], file=f"simple/{i}.map") for i in range(20_000)]
 

@@ -23,7 +23,7 @@ TYPED = (
 )
 
 
-def test_a_level_typed_by_hand_is_played(tmp_path):
+def test_from_text_typed_level_plays(tmp_path):
     (tmp_path / "typed.level").write_text(TYPED)
     level = Level.load(tmp_path / "typed.level")
     assert (level.title, level.warnings, level.spawn) == ("Under a low ceiling", (), (84.0, 300.0))
@@ -35,7 +35,7 @@ def test_a_level_typed_by_hand_is_played(tmp_path):
     assert nppsim.simulate(level, np.full(200, 2, np.uint8)).won
 
 
-def test_every_tile_has_a_character():
+def test_tile_characters_cover_all_tiles():
     assert len(set(TILE_CHARACTERS)) == NUM_TILE_SHAPES
 
 
@@ -45,7 +45,7 @@ def test_every_tile_has_a_character():
     title=st.text(st.characters(max_codepoint=127, exclude_characters="\0"), max_size=20),
     odd=st.booleans(),
 )
-def test_any_level_comes_back_from_its_text(seed, title, odd):
+def test_to_text_and_from_text_restore_level(seed, title, odd):
     level = mixed_level(seed) if seed % 2 else random_level(seed)
     tiles, records = level.tiles.copy(), level.records.copy()
     if odd:
@@ -58,14 +58,14 @@ def test_any_level_comes_back_from_its_text(seed, title, odd):
 
 
 @pytest.mark.parametrize("kind", [kinds.EXIT, kinds.DEATH_BALL])
-def test_a_count_byte_that_is_full_comes_back(kind):
+def test_to_text_saturated_count_byte_round_trips(kind):
     records = np.array([[0, 40, 40, 0, 0]] + 300 * [[kind, 40, 40, 0, 0]])
     counts = {"exit_count": 255} if kind == kinds.EXIT else {"ball_count": 255}
     level = Level(np.zeros((23, 42), np.uint8), records, **counts)
     assert Level.from_text(level.to_text()).to_bytes() == level.to_bytes()
 
 
-def test_the_largest_level_is_read_whole_and_a_longer_text_refused(tmp_path):
+def test_from_text_largest_level_read_and_longer_raises_error(tmp_path):
     """Text takes several times the bytes of the binary format."""
     records = np.full((MAX_RECORDS, 5), (kinds.LOCKED_DOOR, 141, 83, 7, 3))
     records[0] = (0, 40, 40, 0, 0)
@@ -97,12 +97,12 @@ def test_the_largest_level_is_read_whole_and_a_longer_text_refused(tmp_path):
         ((TYPED[TYPED.index("ninja") :], ""), "there are no records; the first must be the ninja's"),
     ],
 )
-def test_mistakes_are_named_with_their_line(change, message):
+def test_from_text_mistakes_raise_error_with_line(change, message):
     with pytest.raises(LevelError, match=f"mine.level: .*{message}"):
         Level.from_text(TYPED.replace(*change, 1), "mine.level")
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text_and_other_text_is_refused(tmp_path):
+def test_from_text_byte_order_mark_ignored(tmp_path):
     file = tmp_path / "typed.level"
     file.write_text(TYPED, encoding="utf-8-sig")
     assert Level.load(file) == Level.from_text(TYPED)
@@ -116,7 +116,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text_and_other_text_is_refused(tmp_
             Level.load(file)
 
 
-def test_the_example_of_the_docs_is_a_level():
+def test_documentation_example_is_level():
     page = (ROOT / "docs" / "file_formats.md").read_text()
     example = page.partition("```text\nnppsim level 1")[2].partition("```")[0]
     assert Level.from_text("nppsim level 1" + example).warnings == ()

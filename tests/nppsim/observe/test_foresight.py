@@ -1,4 +1,4 @@
-"""``foresight`` agrees with what then happens; its slow twin is in test_observations and the shadow tests."""
+"""``foresight`` agrees with what then happens; its reference implementation is in test_observations and the shadow tests."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def seen(sim):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("continuation", ONWARD)
-def test_what_it_says_is_what_happens(seed, continuation):
+def test_foresight_random_play_equals_simulation(seed, continuation):
     level = mixed_level(seed) if seed % 2 else random_level(seed, 0.2, num_entities=30)
     sim, rng = simulator(level), np.random.default_rng(seed)
     for _ in range(12):
@@ -72,7 +72,7 @@ def test_what_it_says_is_what_happens(seed, continuation):
         sim.observe()
 
 
-def test_a_mine_ahead_kills_whoever_holds_on_and_not_who_turns():
+def test_foresight_mine_ahead_kills_unless_turning():
     sim = simulator(room((80, 46), entities=[(1, 92, 46)]))
     while not (said := seen(sim))[RIGHT, HOLD, AHEAD.death]:
         sim.step(np.array([RIGHT]))
@@ -82,7 +82,7 @@ def test_a_mine_ahead_kills_whoever_holds_on_and_not_who_turns():
     assert seen(sim)[RIGHT, HOLD, AHEAD.death] == pytest.approx(deaths + 4 / HORIZON)  # a decision nearer
 
 
-def test_a_leap_into_a_pit_of_mines_is_a_dead_end_before_its_branches_end_in_death():
+def test_foresight_leap_into_mines_is_dead_end():
     ledge = tiles(*((cx, 4, 1) for cx in range(1, 8)), floor=22)
     mines = [(1, x, y) for x in range(30, 174) for y in (82, 84)]  # across the whole level, above the floor
     sim = simulator(Level.build(ledge, (26, 14), entities=mines))
@@ -98,7 +98,7 @@ def test_a_leap_into_a_pit_of_mines_is_a_dead_end_before_its_branches_end_in_dea
     assert dead_ends and deaths and dead_ends[-1] < deaths[0]
 
 
-def test_switch_and_exit_are_foreseen_and_progress_is_the_way_covered():
+def test_foresight_switch_exit_and_progress():
     sim = simulator(corridor(spawn=20, switch=30, door=60))
     switches, wins = [], []
     while not sim.finished.size:
@@ -113,7 +113,7 @@ def test_switch_and_exit_are_foreseen_and_progress_is_the_way_covered():
     assert (np.diff(wins) >= 0).all()
 
 
-def test_doors_that_open_on_the_way_are_counted():
+def test_foresight_counts_opened_doors():
     sim = simulator(corridor(20, 100, 120, locked_doors=[((30, 46), (80, 44), 0)]))
     said = []
     while not said or not said[-1]:
@@ -122,13 +122,13 @@ def test_doors_that_open_on_the_way_are_counted():
     assert said[-1] == 1
 
 
-def test_gold_on_the_way_is_counted():
+def test_foresight_counts_collected_gold():
     sim = simulator(room((80, 46), entities=[(2, 84, 46), (2, 85, 46)]))
     assert seen(sim)[RIGHT, HOLD, AHEAD.gold] == 2
     assert not seen(sim)[LEFT, HOLD, AHEAD.gold]
 
 
-def test_looking_ahead_changes_nothing():
+def test_foresight_leaves_state_unchanged():
     level = mixed_level(3)
     looking, plain = simulator(level), BatchSimulator([level], 1, observations=("state",))
     plain.reset()
@@ -140,7 +140,7 @@ def test_looking_ahead_changes_nothing():
 
 
 @pytest.mark.parametrize(("seed", "frame_skip"), [(0, 4), (1, 4), (2, 1), (3, 7), (4, HORIZON)])
-def test_what_it_says_does_not_depend_on_what_it_looked_at_before(seed, frame_skip):
+def test_foresight_independent_of_previous_calls(seed, frame_skip):
     """One simulator keeps what the last decision's branches have shown; the other has always looked at another state."""
     level = mixed_level(seed) if seed % 2 else random_level(seed, 0.2, num_entities=30)
     going_on, afresh = (simulator(level, frame_skip=frame_skip) for _ in range(2))
@@ -157,20 +157,20 @@ def test_what_it_says_does_not_depend_on_what_it_looked_at_before(seed, frame_sk
         assert seen(going_on).tobytes() == seen(afresh).tobytes()
 
 
-def test_a_finished_episode_has_nothing_ahead():
+def test_foresight_finished_episode_is_zero():
     sim = simulator(room((80, 46), entities=[(1, 92, 46)]))
     while not sim.terminated[0]:
         sim._step(np.array([RIGHT]), np.array([-1], np.int32), every_end=False)
     assert not seen(sim).any()
 
 
-def test_without_a_way_there_is_no_progress():
+def test_foresight_without_path_has_no_progress():
     sim = simulator(room(exits=()))
     assert sim.obs["reachability_features"][0, 1] == MAX_PATH
     assert not seen(sim)[..., AHEAD.progress].any()
 
 
-def test_a_decision_may_be_as_long_as_the_horizon():
+def test_foresight_decision_as_long_as_horizon():
     sim = simulator(room((80, 46)), frame_skip=HORIZON)
     said = seen(sim)
     assert (said == said[:, :1]).all()

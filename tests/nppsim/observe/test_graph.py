@@ -50,7 +50,7 @@ def nodes_of(graph, kind):
     return np.flatnonzero(graph.types == kind)
 
 
-def test_a_corridor_is_a_row_of_cells_with_switch_and_exit():
+def test_graph_corridor_is_row_of_cells():
     graph, _ = graph_at_start(corridor(20, 30, 40))
     assert {NODE_TYPES[t]: int(n) for t, n in zip(*np.unique(graph.types, return_counts=True), strict=True)} == {
         "cell": 42 * 2, "switch": 1, "exit": 1,
@@ -64,7 +64,7 @@ def test_a_corridor_is_a_row_of_cells_with_switch_and_exit():
     assert abs(column(graph, "x")[home] - column(graph, "x")[switch]) <= 12 / 528
 
 
-def test_path_lengths_decrease_along_path_edges():
+def test_path_edges_lead_to_shorter_paths():
     graph, _ = graph_at_start(corridor(20, 30, 40))
     cells = nodes_of(graph, CELL)
     for phase, name in enumerate(("switch", "exit")):
@@ -82,7 +82,7 @@ def test_path_lengths_decrease_along_path_edges():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_cells_are_joined_where_a_point_of_the_lattice_between_them_is_free(seed):
+def test_neighbours_match_free_lattice_points(seed):
     """One by one, by the definition."""
     graph, bank = graph_at_start(random_level(seed))
     distance = bank.paths.distance[0].reshape(2, paths.NODES_X, paths.NODES_Y)
@@ -109,7 +109,7 @@ def test_cells_are_joined_where_a_point_of_the_lattice_between_them_is_free(seed
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_edges_by_source_are_all_edges(seed):
+def test_edges_by_source_contains_all_edges(seed):
     graph, _ = graph_at_start(mixed_level(seed))
     indices, counts = graph.edges_by_source
     assert counts.sum() == len(indices) == (graph.neighbours != NONE).sum()
@@ -123,7 +123,7 @@ def test_edges_by_source_are_all_edges(seed):
     assert present == set(NODE_TYPES)
 
 
-def test_a_door_that_opens_makes_another_graph():
+def test_graph_changes_when_door_opens():
     """The ninja runs right over the switch of a locked door, and on to where the door was."""
     level = corridor(20, 120, 140, locked_doors=[((30, FLOOR), (60, 44), 0)])
     sim = BatchSimulator([level], 1, observations=("graph_state",), threads=1)
@@ -141,7 +141,7 @@ def test_a_door_that_opens_makes_another_graph():
     assert beside[0] < beside[1]
 
 
-def test_a_mine_that_is_armed_makes_another_graph_and_one_that_cannot_change_does_not():
+def test_graph_changes_only_for_armable_mines():
     mines = [(kinds.TOGGLE_MINE, 24, FLOOR), (kinds.MINE, 100, 40)]
     sim = BatchSimulator([corridor(20, 120, 140, entities=mines)], 1, observations=("graph_state",), threads=1)
     sim.reset()
@@ -156,7 +156,7 @@ def test_a_mine_that_is_armed_makes_another_graph_and_one_that_cannot_change_doe
     assert last.tolist() == [1, 1]
 
 
-def test_the_last_state_of_an_episode_is_kept_beside_the_first_of_the_next():
+def test_final_and_first_graph_state_are_separate():
     """The switch is taken in the step that ends the first episode by time."""
     level = corridor(20, 30, 140)
     for limit in range(8, 80, 4):
@@ -173,12 +173,12 @@ def test_the_last_state_of_an_episode_is_kept_beside_the_first_of_the_next():
     raise AssertionError("no limit cut the episode off at the switch")
 
 
-def test_graphs_of_levels_that_are_gone_are_refused():
+def test_graph_of_deleted_level_raises_error():
     with pytest.raises(GraphError, match="names level 0x7"):
         graph_of(np.array([7, 0, 0, 0, 0, 0, 0, 0]))
 
 
-def test_what_has_no_room_among_the_flags_is_shown_as_at_the_start():
+def test_graph_entities_beyond_flags_shown_as_at_start():
     mines = [(kinds.TOGGLE_MINE, 8 + i % 160, 8 + i // 160) for i in range(460)]
     level = small_room(extra=[(kind, x, y, 0, 0) for kind, x, y in mines])
     graph, bank = graph_at_start(level)
@@ -190,7 +190,7 @@ def test_what_has_no_room_among_the_flags_is_shown_as_at_the_start():
     assert column(graph, "on")[nodes_of(graph, MINE)].sum() == 0
 
 
-def test_levels_without_a_way_show_their_free_cells():
+def test_graph_level_without_path_shows_free_cells():
     graph, bank = graph_at_start(random_level(5, exits=0))
     assert not bank.reachable.any()
     assert len(nodes_of(graph, CELL)) > 100
@@ -198,7 +198,7 @@ def test_levels_without_a_way_show_their_free_cells():
     assert (graph.neighbours[:, PATH : PATH + 2] == NONE).all()
 
 
-def test_every_kind_of_entity_but_gold_is_some_node():
+def test_graph_contains_every_kind_but_gold():
     message = {kind for kind in kinds.CREATING if module._TYPE_OF_KIND[kind] != NONE} | set(kinds.DOORS)
     assert message == set(kinds.CREATING) - {kinds.GOLD}
     assert (module._TYPE_OF_KIND[[kinds.THWUMP, kinds.LASER]] == HAZARD).all()

@@ -1,4 +1,4 @@
-"""Observations against slow twins that follow the documented meaning, along random play on random levels."""
+"""Observations against reference implementations that follow the documented meaning, along random play on random levels."""
 
 import numpy as np
 import pytest
@@ -12,8 +12,8 @@ from nppsim.observe import images, layout, vectors
 from nppsim.observe.foresight import AHEAD
 from nppsim.shadow.foresight import foresight
 from nppsim.shadow.geometry import entities
-from nppsim.shadow.level_twin import LevelTwin
-from nppsim.shadow.playback import Playback
+from nppsim.shadow.reference_level import ReferenceLevel
+from nppsim.shadow.state_simulator import StateSimulator
 from nppsim.shadow.views import VIEWS
 
 from worlds import KINDS, MIXED, NO_HAZARD, UNFINISHED, corridor, mixed_level, random_level, room
@@ -37,30 +37,34 @@ def play_to(sim, rng, decisions, actions=6):
 
 
 def present(sim):
-    """The StateTwin of the first environment."""
+    """The ReferenceState of the first environment."""
     level = sim.bank.levels[sim.level[0]]
-    return LevelTwin(level).state_twin(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
+    return ReferenceLevel(level).state_of(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
 
 
 @given(
     seed=SEEDS, density=st.sampled_from([0.15, 0.35]), exits=st.integers(0, 3), kinds=st.sampled_from((None, *KINDS))
 )
 @settings(max_examples=12, deadline=None)
-def test_observations_agree_with_their_slow_twins_to_the_bit(seed, density, exits, kinds):
+def test_observations_random_play_equal_reference(seed, density, exits, kinds):
     if kinds is None:
         level = random_level(seed, density, num_entities=40, exits=exits)
     else:
         level = mixed_level(seed, density / 2, kinds=kinds, exits=exits)
-    twin, sim = LevelTwin(level), BatchSimulator([level], 1, frame_skip=3, observations=layout.ALL)
+    reference, sim = ReferenceLevel(level), BatchSimulator([level], 1, frame_skip=3, observations=layout.ALL)
     rng = np.random.default_rng(seed)
     for _ in range(3):
         obs, now = play_to(sim, rng, rng.integers(0, 15)), present(sim)
-        next_step = sim.bank.paths.next_step[0] if twin.touched(now) == twin.at_start else sim._fields.own_next_step[0]
-        assert len(twin.path_fields(now).wrong_steps(next_step)) == 0
+        next_step = (
+            sim.bank.paths.next_step[0]
+            if reference.touched(now) == reference.at_start
+            else sim._fields.own_next_step[0]
+        )
+        assert len(reference.path_fields(now).wrong_steps(next_step)) == 0
         for key, view in VIEWS.items():
-            np.testing.assert_array_equal(obs[key][0], view(twin, now, next_step), key)
+            np.testing.assert_array_equal(obs[key][0], view(reference, now, next_step), key)
         rows = (sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0], sim.state.trail[0])
-        wanted = foresight(twin, rows, Playback(sim.bank), sim.frame_skip)
+        wanted = foresight(reference, rows, StateSimulator(sim.bank), sim.frame_skip)
         np.testing.assert_array_equal(obs["foresight"][0], wanted)
 
 
@@ -69,7 +73,7 @@ OUTSIDE = [(0, 0), (176, 100), (182, 50), (88, 108), (200, 50), (255, 255)]
 
 
 @pytest.mark.parametrize("corner", INSIDE + OUTSIDE)
-def test_windows_stay_inside_their_arrays_in_every_corner_of_the_stage_and_beyond(corner):
+def test_observations_at_stage_corners_stay_in_bounds(corner):
     """With one of each entity around the corner, some of them across the edge of the stage."""
     around = [(k % 5 * 5 - 10, k // 5 * 5 - 10) for k in range(25)]
     kinds = sorted({*MIXED, *UNFINISHED} - {25})
@@ -78,19 +82,19 @@ def test_windows_stay_inside_their_arrays_in_every_corner_of_the_stage_and_beyon
         for k, (kind, offset) in enumerate(zip([*kinds, 25, *kinds][: len(around)], around, strict=True))
     ]
     level = Level.build(np.zeros((23, 42), np.uint8), (40, 40), exits=[((20, 20), (60, 20))], entities=entities)
-    twin, sim = LevelTwin(level), BatchSimulator([level], 1, observations=layout.ALL)
+    reference, sim = ReferenceLevel(level), BatchSimulator([level], 1, observations=layout.ALL)
     sim.reset()
     sim.state.ninja["x"], sim.state.ninja["y"] = np.multiply(corner, 6.0)
     sim.observe()
     for _ in range(3):
         for key in ("hazards", "surroundings", "player_frame", "global_view"):
             np.testing.assert_array_equal(
-                sim.obs[key][0], VIEWS[key](twin, present(sim), sim.bank.paths.next_step[0]), key
+                sim.obs[key][0], VIEWS[key](reference, present(sim), sim.bank.paths.next_step[0]), key
             )
         sim.step(np.array([3]))
 
 
-def test_more_mines_than_places_leave_the_nearest_eight_in_order():
+def test_hazards_many_mines_keep_nearest_eight():
     mines = [(1, 88 + 2 * dx, 40 - abs(dx)) for dx in range(-8, 9) if dx]
     sim = BatchSimulator([room(entities=mines)], 1)
     nearest = sim.reset()["hazards"][0]
@@ -100,14 +104,14 @@ def test_more_mines_than_places_leave_the_nearest_eight_in_order():
     assert (nearest[:, 4] == 4.0).all()
 
 
-def test_hazards_beyond_the_window_are_not_seen():
+def test_hazards_outside_window_are_ignored():
     sim = BatchSimulator([room(entities=[(1, 88 + 20, 46), (1, 88 + 18, 46)])], 1)
     nearest = sim.reset()["hazards"][0]
     assert nearest[0].tolist() == [108.0, 0.0, 0.0, 0.0, 4.0]
     assert nearest[1:].tolist() == [NO_HAZARD] * 7
 
 
-def test_the_path_goes_to_the_switch_first_and_then_to_the_exit():
+def test_reachability_leads_to_switch_then_exit():
     sim = BatchSimulator([corridor(spawn=20, switch=40, door=140)], 1)
     phases, objective, total = [], [], []
     sim.reset()
@@ -124,19 +128,19 @@ def test_the_path_goes_to_the_switch_first_and_then_to_the_exit():
     assert total[-1] < 22 + 4 * 10 / 3 + 6  # touched from 22 px
 
 
-def test_observations_that_are_not_asked_for_are_not_made():
+def test_observations_unrequested_are_not_computed():
     sim = BatchSimulator([room()], 1, observations=("state", "switches"))
     assert tuple(sim.reset()) == ("game_state", "switch_states")
 
 
-def test_hazards_or_surroundings_alone_are_the_same_as_together():
+def test_hazards_alone_equal_hazards_with_surroundings():
     level = random_level(5, 0.3, num_entities=40)
     both = BatchSimulator([level], 1, observations=("hazards", "surroundings")).reset()
     for key in both:
         assert BatchSimulator([level], 1, observations=(key,)).reset()[key].tobytes() == both[key].tobytes()
 
 
-def test_entity_positions_follow_the_exit_that_is_open():
+def test_entity_positions_follow_open_exit():
     exits = [((150, 46), (160, 46)), ((92, 46), (120, 46))]
     sim = BatchSimulator([room((88, 46), exits)], 1, observations=("entities",))
     assert sim.reset()["entity_positions"][0, 2:].tolist() == [900.0, 276.0, 960.0, 276.0]
@@ -146,7 +150,7 @@ def test_entity_positions_follow_the_exit_that_is_open():
 
 
 @pytest.mark.parametrize(("seed", "frame_skip"), [(0, 1), (1, 3), (4, 3), (5, 4), (2, 7)])
-def test_an_action_is_masked_only_where_it_could_do_nothing_of_its_own(seed, frame_skip):
+def test_action_mask_excludes_only_ineffective_jumps(seed, frame_skip):
     """With and without a masked jump the whole state is the same, to the bit, except for the button itself."""
     rng = np.random.default_rng(seed)
     level = mixed_level(seed) if seed % 2 else random_level(seed, 0.3, num_entities=30)
@@ -170,7 +174,7 @@ def test_an_action_is_masked_only_where_it_could_do_nothing_of_its_own(seed, fra
     assert masked > 20
 
 
-def test_a_wall_masks_nothing():
+def test_action_mask_wall_excludes_nothing():
     """It is felt from a tenth of a pixel away, behind one-sided tiles too: towards it there may be somewhere to go."""
     sim = BatchSimulator([corridor(spawn=10)], 1, observations=("state",))
     sim.reset()
@@ -190,7 +194,7 @@ SLOTS = {
 }
 
 
-def test_kernels_and_layout_agree_on_the_place_of_each_component():
+def test_kernels_write_components_at_layout_positions():
     assert set(SLOTS) == {spec.key for spec in layout.SPECS.values() if spec.dtype == "float32"}
     for key, slots in SLOTS.items():
         assert dict(zip(slots._fields, slots, strict=True)) == {
@@ -211,7 +215,7 @@ def test_kernels_write_every_component(level):
         assert np.isfinite(sim.observe()[key]).all()
 
 
-def test_every_component_is_named_and_has_a_natural_size():
+def test_layout_components_have_names_and_scales():
     for spec in layout.SPECS.values():
         if spec.dtype == "float32":
             assert len(spec.components) == len(spec.scale) == spec.shape[-1]
@@ -219,14 +223,14 @@ def test_every_component_is_named_and_has_a_natural_size():
             assert len(set(spec.components)) == len(spec.components)
 
 
-def test_the_fingerprint_depends_on_the_keys_and_not_on_their_order():
+def test_fingerprint_depends_on_keys_not_order():
     assert layout.fingerprint(("state", "hazards")) == layout.fingerprint(("hazards", "game_state"))
     assert layout.fingerprint(("state",)) != layout.fingerprint(("state", "hazards"))
     with pytest.raises(ValueError, match="unknown observation 'stat'"):
         layout.observation_keys(("stat",))
 
 
-def test_a_mine_is_seen_as_deadly_only_while_it_is_not_dormant():
+def test_surroundings_dormant_mine_is_not_deadly():
     sim = BatchSimulator([room(entities=[(21, 92, 46)]), room(entities=[(1, 92, 46)])], 2, observations=layout.ALL)
     sim.reset()
     assert sim.obs["hazards"][:, 0, 4].tolist() == [3.5, 4.0]
@@ -234,7 +238,7 @@ def test_a_mine_is_seen_as_deadly_only_while_it_is_not_dormant():
     assert (sim.obs["player_frame"] == 0).any(axis=(1, 2, 3)).tolist() == [False, True]
 
 
-def test_switches_of_doors_and_exits_are_listed_in_their_own_keys():
+def test_switch_states_lists_doors_and_exits_separately():
     level = corridor(20, 60, 120, locked_doors=[((30, 46), (80, 44), 0)])
     sim = BatchSimulator([level], 1)
     sim.reset()
@@ -268,7 +272,7 @@ LOOKS = {
 
 
 @pytest.mark.parametrize(("kind", "orientation"), LOOKS)
-def test_each_entity_is_seen_as_documented(kind, orientation):
+def test_entities_drawn_as_documented(kind, orientation):
     hazard, planes, grey = LOOKS[kind, orientation]
     level = room((88, 38), entities=[(kind, 92, 38, orientation)])
     obs = BatchSimulator([level], 1, observations=layout.ALL).reset()
@@ -281,7 +285,7 @@ def test_each_entity_is_seen_as_documented(kind, orientation):
     assert obs["global_view"][0, 92, 38, 0] == grey
 
 
-def test_hazards_that_move_have_their_velocity():
+def test_hazards_moving_have_velocity():
     # The thwump faces down, over the ninja.
     kinds = [(14, 82, 34, 0, 2), (26, 94, 40, 4, 2), (25, 88, 32), (20, 78, 30, 2)]
     sim = BatchSimulator([room((80, 46), entities=kinds)], 1, frame_skip=1)
@@ -297,7 +301,7 @@ def test_hazards_that_move_have_their_velocity():
     assert speeds == pytest.approx({7.5: 8 / 7, 4: 1.3, 5: 0.2, 2: 20 / 7}, abs=1e-6)  # ball: five times 0.04
 
 
-def test_a_shove_thwump_is_solid_until_it_flies():
+def test_surroundings_shove_thwump_solid_until_moving():
     sim = BatchSimulator([room(entities=[(28, 92, 46)])], 1)
     solid = {}
     for state in range(4):
@@ -308,7 +312,7 @@ def test_a_shove_thwump_is_solid_until_it_flies():
     assert solid == {0: 255, 1: 255, 2: 0, 3: 0}
 
 
-def test_a_beam_crosses_the_window_from_the_first_observation_on():
+def test_surroundings_laser_beam_visible_at_start():
     sim = BatchSimulator([room(entities=[(23, 60, 40, 0)])], 1, observations=layout.ALL)
     obs = sim.reset()
     assert obs["hazards"][0, 0].tolist() == [0.0, -36.0, 0.0, 0.0, np.float32(0.1)]
@@ -317,7 +321,7 @@ def test_a_beam_crosses_the_window_from_the_first_observation_on():
     assert (obs["global_view"][0, 60:172, 40, 0] == 0).all()
 
 
-def test_the_end_of_a_one_way_is_drawn_at_the_edge_of_the_player_frame():
+def test_player_frame_one_way_drawn_at_edge():
     sim = BatchSimulator([room(entities=[(11, 72, 44, 6)])], 1, observations=layout.ALL)
     sim.reset()
     sim.state.ninja["x"][0] = 529.9  # the frame begins at 444 px, where the one-way ends

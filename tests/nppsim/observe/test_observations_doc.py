@@ -23,7 +23,7 @@ def section(key):
 
 
 @pytest.mark.parametrize("spec", layout.SPECS.values(), ids=layout.SPECS.keys())
-def test_every_key_is_in_both_tables(spec):
+def test_documentation_tables_list_every_key(spec):
     shape = re.escape(str(spec.shape))
     row = rf"\| `{spec.name}` *\| `{spec.key}` *\| {shape} *\| {spec.dtype} *\|"
     assert re.search(row + rf" {spec.bytes} \|", TEXT)
@@ -32,14 +32,14 @@ def test_every_key_is_in_both_tables(spec):
 
 
 @pytest.mark.parametrize("key", [key for key, spec in layout.SPECS.items() if spec.components])
-def test_every_component_has_its_row_at_its_index(key):
+def test_documentation_lists_components_at_index(key):
     found = {}
     for indices, names in re.findall(r"^\| ([\d, ]+?) \| ((?:`\w+` ?)+) \|", section(key), re.MULTILINE):
         found |= dict(zip(map(int, indices.split(",")), re.findall(r"`(\w+)`", names), strict=True))
     assert found == dict(enumerate(layout.SPECS[key].components))
 
 
-def test_the_radii_of_the_hazards_that_move_are_those_of_the_program():
+def test_documentation_radii_match_constants():
     radii = {}
     for names, radius in re.findall(r"^\| ([a-z ,]+) \| .* \| ([\d.]+) \|$", section("hazards"), re.MULTILINE):
         radii |= dict.fromkeys(names.split(", "), float(radius))
@@ -53,7 +53,7 @@ def test_the_radii_of_the_hazards_that_move_are_those_of_the_program():
     }  # fmt: skip
 
 
-def test_planes_and_greys_are_those_of_the_program():
+def test_documentation_planes_and_greys_match_code():
     planes = re.findall(r"^\| \d \| `(\w+)` \|", section("surroundings"), re.MULTILINE)
     assert tuple(planes) == layout.SURROUNDINGS_PLANES
     greys = {int(number) for number in re.findall(r"\| (\d+) \| ", section("global_view"))}

@@ -1,4 +1,4 @@
-"""Branches of foresight omit movers; what they observe equals that of branches with all movers, which the twin plays."""
+"""Branches of foresight omit movers; what they observe equals that of branches with all movers, which the reference plays."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ TOUCH, BLOCK_TOUCH = 23.0, 36.0  # px along an axis: distances at which the phys
 
 
 def agrees_with_twin(levels, decisions, seed=0):
-    """Play at random, jump back to older states now and then, and compare everything with the twin."""
+    """Play at random, jump back to older states now and then, and compare everything with the reference."""
     sim, rng = (
         BatchSimulator(levels, len(levels), observations=("foresight",), shadow=True),
         np.random.default_rng(seed),
@@ -45,11 +45,11 @@ def agrees_with_twin(levels, decisions, seed=0):
 
 
 @pytest.mark.parametrize("of", [EVERYTHING, *KINDS])
-def test_foresight_equals_that_of_branches_with_all_movers(of):
+def test_foresight_random_levels_equals_all_movers(of):
     assert agrees_with_twin([mixed_level(seed, 0.05, 120, kinds=of) for seed in range(3)], 40)
 
 
-def test_lasers_of_the_level_before_are_not_simulated():
+def test_foresight_previous_lasers_are_not_simulated():
     levels = [mixed_level(0, 0.0, *of, doors=0) for of in ((120, (kinds.LASER,)), (3, (kinds.FLOOR_GUARD,)))]
     sim = BatchSimulator(levels, 1, observations=("foresight",), shadow=True)
     sim.reset(np.array([0], np.int32))
@@ -59,7 +59,7 @@ def test_lasers_of_the_level_before_are_not_simulated():
     assert sim.shadow.comparisons > 0 == sim.shadow.mismatches
 
 
-def test_foresight_on_official_levels_equals_that_of_branches_with_all_movers():
+def test_foresight_official_levels_equals_all_movers():
     if not CAMPAIGN.is_dir():
         pytest.skip("no levels of the game beside the project")
     levels = list(levels_from_bytes((CAMPAIGN / "S2.txt").read_bytes(), "S2.txt")[0].values())
@@ -75,7 +75,7 @@ def test_shots_and_trails_take_longer_than_branches():
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_omitted_movers_neither_reach_the_ninja_nor_shoot(seed):
+def test_clearances_omitted_movers_cannot_reach_ninja(seed):
     level = mixed_level(seed, 0.05, 60, kinds=(*EVERYTHING, *KINDS[-1], 17, 18), doors=1)
     sim, rng = BatchSimulator([level], 1, frame_skip=1, observations=("state",)), np.random.default_rng(seed)
     sim.reset()
@@ -105,7 +105,7 @@ def test_omitted_movers_neither_reach_the_ninja_nor_shoot(seed):
     assert found > 1000
 
 
-def test_drones_come_no_nearer_than_their_reach():
+def test_clearances_bound_drone_distance():
     rng, frames = np.random.default_rng(0), 0
     for seed in range(30):
         level = mixed_level(seed, 0.05, 40, kinds=(kinds.ZAP_DRONE, kinds.MINI_DRONE))
@@ -134,7 +134,7 @@ def beam_gaps(movers, x, y):
 
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("doors", [0, 20])
-def test_no_omitted_beam_passes_a_place(fast, doors):
+def test_clearances_bound_beam_distance(fast, doors):
     """Also if doors, on which lasers can stand, open and close."""
     rng, counts = np.random.default_rng(0), np.zeros(2, int)
     for seed in range(10):

@@ -59,7 +59,7 @@ def same(found, wanted):
 
 
 @given(visual=st.integers(1, MOST_FRAMES), state=st.integers(1, MOST_FRAMES), padding=st.sampled_from(PADDINGS))
-def test_a_name_says_all_of_it(visual, state, padding):
+def test_parse_name_states_all_parameters(visual, state, padding):
     stacking = Stacking(visual, state, padding)
     if stacking:
         assert Stacking.named(stacking.name) == stacking
@@ -70,12 +70,12 @@ def test_a_name_says_all_of_it(visual, state, padding):
 @pytest.mark.parametrize(
     "name", ["", "visual1", "state13", "state04", "repeat", "-repeat", "state4-visual4", "visual4state4"]
 )
-def test_other_names_are_refused(name):
+def test_parse_invalid_name_raises_error(name):
     with pytest.raises(ValueError, match="give visualN, stateM or visualN-stateM, N and M from 2 to 12"):
         Stacking.named(name)
 
 
-def test_impossible_stacks_are_refused():
+def test_stacking_invalid_values_raise_error():
     with pytest.raises(ValueError, match="a stack of 13 frames: give 1 to 12"):
         Stacking(state=13)
     with pytest.raises(ValueError, match="padding 'mirror': give zero or repeat"):
@@ -84,14 +84,14 @@ def test_impossible_stacks_are_refused():
         BatchSimulator(LEVELS, 1, observations=("state",), stacking=Stacking(visual=2))
 
 
-def test_places_before_an_episode_show_its_first_frame_and_are_marked():
+def test_stacks_at_start_repeat_first_frame_with_mask():
     back, padded = frames_back(np.arange(3, -1, -1), np.array([[0], [2], [9]]))
     assert back.tolist() == [[0, 0, 0, 0], [2, 2, 1, 0], [3, 2, 1, 0]]
     assert padded.tolist() == [[True, True, True, False], [True, False, False, False], [False] * 4]
 
 
 @pytest.mark.parametrize("stacking", SETTINGS, ids=lambda stacking: stacking.name)
-def test_the_simulators_stacks_are_those_of_a_queue(stacking):
+def test_simulator_stacks_equal_queue(stacking):
     """Through wins, deaths and time-outs; and a simulator that is put back in the middle shows the same again."""
     sim = BatchSimulator(LEVELS, 5, observations=KEYS, stacking=stacking, threads=1)
     rng, naive = np.random.default_rng(0), NaiveStacks(stacking, 5)
@@ -131,7 +131,7 @@ def test_the_simulators_stacks_are_those_of_a_queue(stacking):
         same(other.step(actions), wanted)
 
 
-def test_states_do_not_fit_simulators_with_other_stacks():
+def test_restore_snapshot_of_other_stacking_raises_error():
     plain = BatchSimulator(LEVELS, 2, observations=KEYS, threads=1)
     stacked = BatchSimulator(LEVELS, 2, observations=KEYS, stacking=Stacking(state=4), threads=1)
     plain.reset()
@@ -143,7 +143,7 @@ def test_states_do_not_fit_simulators_with_other_stacks():
     assert plain.obs is plain.latest and plain.stacking == NO_STACKS
 
 
-def test_one_environment_can_be_put_back_or_begin_anew():
+def test_restore_and_reset_single_environment():
     sim = BatchSimulator(LEVELS, 3, observations=("state",), stacking=Stacking(state=3, padding="repeat"), threads=1)
     sim.reset()
     for _ in range(4):

@@ -35,7 +35,7 @@ def measured(parts):
     return statistics
 
 
-def test_streaming_equals_numpy_on_all_data_at_once(parts):
+def test_update_streaming_equals_numpy(parts):
     statistics = measured(parts)
     assert statistics.count == 990
     for key in ("game_state", "hazards"):
@@ -46,25 +46,25 @@ def test_streaming_equals_numpy_on_all_data_at_once(parts):
     assert "surroundings" not in statistics.mean
 
 
-def test_short_names_give_the_same_statistics_as_keys():
+def test_short_names_equal_keys():
     assert ObservationStatistics(("state", "hazards", "surroundings")).keys == ObservationStatistics(KEYS).keys
 
 
-def test_a_component_constant_in_the_data_is_divided_by_a_tenth_of_its_scale():
+def test_normalise_constant_component_uses_scale():
     statistics = ObservationStatistics(("game_state",))
     statistics.update({"game_state": np.full((10, 26), 7.0, np.float32)})
     assert (statistics.std["game_state"] == 0).all()
     np.testing.assert_allclose(statistics.divisor["game_state"], 0.1 * np.array(layout.SPECS["game_state"].scale))
 
 
-def test_a_component_that_varies_is_divided_by_its_spread(parts):
+def test_normalise_varying_component_uses_deviation(parts):
     statistics = measured(parts)
     wide = statistics.std["hazards"] > 0.1 * np.array(layout.SPECS["hazards"].scale)
     assert wide.any()
     assert (statistics.divisor["hazards"][wide] == statistics.std["hazards"][wide]).all()
 
 
-def test_a_file_gives_back_what_was_put_in(parts):
+def test_save_and_load_restore_statistics(parts):
     statistics = measured(parts)
     again = ObservationStatistics.from_dict(statistics.to_dict())
     assert (again.keys, again.count, again.fingerprint) == (statistics.keys, 990, statistics.fingerprint)
@@ -74,7 +74,7 @@ def test_a_file_gives_back_what_was_put_in(parts):
 
 
 @pytest.mark.parametrize("samples", [0, 1])
-def test_fewer_than_two_samples_are_no_statistics(rng, samples):
+def test_too_few_samples_raise_error(rng, samples):
     statistics = ObservationStatistics(KEYS)
     statistics.update(batch(rng, samples))
     with pytest.raises(StatisticsError, match=f"at least 2 samples, these have {samples}"):
@@ -82,14 +82,14 @@ def test_fewer_than_two_samples_are_no_statistics(rng, samples):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_value_that_is_not_finite_is_named(rng, value):
+def test_update_not_finite_raises_error(rng, value):
     data = batch(rng, 4)
     data["hazards"][2, 5, 1] = value
     with pytest.raises(StatisticsError, match=r"hazards\[5\]\.dy is .* in row 2"):
         ObservationStatistics(KEYS).update(data)
 
 
-def test_wrong_batches_are_refused_and_leave_the_statistics_alone(rng):
+def test_update_wrong_batch_raises_error_and_changes_nothing(rng):
     statistics = ObservationStatistics(KEYS)
     good = batch(rng, 4)
     for bad, message in (
@@ -102,7 +102,7 @@ def test_wrong_batches_are_refused_and_leave_the_statistics_alone(rng):
     assert statistics.count == 0
 
 
-def test_another_layout_is_refused_with_a_remedy(parts):
+def test_load_other_layout_raises_error(parts):
     statistics = measured(parts)
     with pytest.raises(StatisticsError, match="rebuild the dataset"):
         statistics.require(layout.fingerprint(("hazards",)), "the network")
@@ -122,7 +122,7 @@ def test_another_layout_is_refused_with_a_remedy(parts):
         (lambda d: d["mean"].update(hazards=np.zeros((5, 8))), r"shape \(5, 8\), expected \(8, 5\)"),
     ],
 )
-def test_damaged_files_are_refused(parts, change, message):
+def test_load_damaged_file_raises_error(parts, change, message):
     data = measured(parts).to_dict()
     change(data)
     with pytest.raises(StatisticsError, match=message):

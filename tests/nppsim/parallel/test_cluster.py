@@ -1,4 +1,4 @@
-"""Work shared out over a Ray cluster, here two processes of this machine: the same files as one process makes."""
+"""Ray backend, with two processes of this machine."""
 
 import os
 import re
@@ -13,7 +13,7 @@ import pytest
 from nppsim.errors import ConfigError, MissingPackageError
 from nppsim.levels.level_set import LevelSet, LevelSetError
 from nppsim.parallel import cluster
-from nppsim.parallel.cluster import ClusterError, Workers, connected, refused
+from nppsim.parallel.cluster import ClusterError, Workers, connect, version_mismatch
 from nppsim.parallel.executor import Executor
 from rl.tools import evaluate
 
@@ -23,18 +23,17 @@ from places import ROOT
 from programs import load_script
 
 AGENT = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
-PATIENCE_S = 900  # nothing here may hang
+LIMIT_S = 900  # for all tests of this file
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _nothing_hangs():
-    """An error after a while, wherever the tests are by then."""
+def _time_limit():
 
     def stop(number, frame):
-        raise TimeoutError(f"the tests of the cluster took more than {PATIENCE_S} s")
+        raise TimeoutError(f"the tests of the cluster took more than {LIMIT_S} s")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(PATIENCE_S)
+    signal.alarm(LIMIT_S)
     with pytest.MonkeyPatch.context() as patch:  # before Ray is imported
         path = [str(ROOT / "tests" / "support"), *filter(None, [os.environ.get("PYTHONPATH")])]
         patch.setenv("PYTHONPATH", os.pathsep.join(path))  # for chores
@@ -47,17 +46,13 @@ def _nothing_hangs():
 
 
 @pytest.fixture(scope="module")
-def nodes():
-    """A cluster of two processes, with which this program stays connected: commands find it as "auto"."""
+def backend():
+    """Cluster of two processes that this program stays connected to; commands find it as "auto"."""
     before = signal.getsignal(signal.SIGTERM)
-    with connected("local", 2, AssertionError) as nodes:
+    with connect("local", 2, AssertionError) as backend:
         assert signal.getsignal(signal.SIGTERM) == before
-        yield nodes
+        yield backend
     assert signal.getsignal(signal.SIGTERM) == before
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Before there is a cluster
 
 
 @pytest.mark.parametrize(
@@ -73,12 +68,12 @@ def nodes():
         ({"workers": 10**12}, "workers 10+: give a whole number from 1 to 1,024"),
     ],
 )
-def test_addresses_and_workers_are_checked(given, message):
+def test_workers_invalid_address_or_count_raises_config_error(given, message):
     with pytest.raises(ConfigError, match=message):
         Workers(**given)
 
 
-def test_without_ray_the_extra_is_named(monkeypatch):
+def test_workers_without_ray_raises_missing_package_error(monkeypatch):
     hide(monkeypatch, "ray")
     Workers(workers=2)
     with pytest.raises(MissingPackageError, match=r"ray is needed .* pip install 'nppsim\[cluster\]'"):
@@ -86,7 +81,7 @@ def test_without_ray_the_extra_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
-def test_where_nobody_listens_the_command_says_what_to_do(address, tmp_path, capsys):
+def test_command_unreachable_cluster_fails_in_one_line(address, tmp_path, capsys):
     command = ["--category", "simplest", "--count", "1", "--seed", "1", "--out", str(tmp_path / "out")]
     assert load_script("generate_levels").main([*command, "--cluster", address]) == 2
     error = capsys.readouterr().err
@@ -94,31 +89,26 @@ def test_where_nobody_listens_the_command_says_what_to_do(address, tmp_path, cap
     assert error.count("\n") == 1
 
 
-def test_a_single_level_is_not_searched_on_a_cluster(tmp_path, monkeypatch, capsys):
+def test_solve_single_level_with_cluster_is_an_error(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     level = next((ROOT / "datasets" / "dev" / "simplest").glob("*.map"))
     assert load_script("solve").main([str(level), "--agent", str(AGENT), "--cluster", "local"]) == 2
     assert "--cluster local: is only for several levels" in capsys.readouterr().err
 
 
-def test_a_machine_without_the_project_says_so(monkeypatch):
-    """The code is sent there, not its name."""
+def test_remote_task_without_the_project_returns_a_mismatch(monkeypatch):
     ray = pytest.importorskip("ray")
     sent = ray.cloudpickle.dumps(cluster._remote_task())
     monkeypatch.setitem(sys.modules, "nppsim", None)
-    refusal, results = ray.cloudpickle.loads(sent)({"nppsim": "9.9 (sources abc)"}, b"", b"")
-    assert "lacks this project" in refusal and "install nppsim 9.9 (sources abc) there" in refusal and not results
+    mismatch, results = ray.cloudpickle.loads(sent)({"nppsim": "9.9 (sources abc)"}, b"", b"")
+    assert "lacks this project" in mismatch and "install nppsim 9.9 (sources abc) there" in mismatch and not results
 
 
-def test_machines_with_other_versions_are_refused():
-    ours = cluster.installed(["numpy", "no-such-library"])
-    assert ours["no-such-library"] == "missing" and not refused(ours, dict(ours))
+def test_version_mismatch_names_both_versions():
+    ours = cluster.installed_versions(["numpy", "no-such-library"])
+    assert ours["no-such-library"] == "missing" and not version_mismatch(ours, dict(ours))
     versions = {"numpy": "2", "Python": "3"}, {"numpy": "1.0", "Python": "3"}
-    assert "has numpy 1.0, the program's machine numpy 2" in refused(*versions)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# On two processes
+    assert "has numpy 1.0, the program's machine numpy 2" in version_mismatch(*versions)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -128,8 +118,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("whole_evaluations")
-def test_levels_demonstrations_and_evaluations_are_those_of_one_process(nodes, tmp_path, monkeypatch):
-    """Levels and demonstrations are made in two goes; the evaluation has three batches."""
+def test_cluster_writes_the_same_files_as_one_process(backend, tmp_path, monkeypatch):
+    """Levels and demonstrations are made in two steps; the evaluation has three batches."""
     monkeypatch.setattr(evaluate, "BATCH_EPISODES", 4)
     made = {}
     for name, flags in (("one", ["--workers", "1"]), ("cluster", ["--cluster", "auto"])):
@@ -148,22 +138,22 @@ def test_levels_demonstrations_and_evaluations_are_those_of_one_process(nodes, t
     assert [file for file in made["one"] if made["cluster"][file] != made["one"][file]] == []
 
 
-def test_errors_are_those_of_one_process(nodes, tmp_path):
+def test_map_on_cluster_raises_the_error_of_the_function(backend, tmp_path):
     with pytest.raises(LevelSetError) as here:
         LevelSet.open(tmp_path)
-    with pytest.raises(LevelSetError) as there, Executor(nodes).map(LevelSet.open, [tmp_path]) as results:
+    with pytest.raises(LevelSetError) as there, Executor(backend).map(LevelSet.open, [tmp_path]) as results:
         list(results)
     assert type(there.value) is type(here.value) and str(there.value) == str(here.value)
 
 
-def test_work_that_dies_with_its_process_is_done_again(nodes, tmp_path):
+def test_map_on_cluster_repeats_batches_of_dead_processes(backend, tmp_path):
     paths = [tmp_path / name for name in ("a", "b.deadly", "c", "d")]
-    with Executor(nodes).map(die_once, paths) as results:
+    with Executor(backend).map(die_once, paths) as results:
         assert list(results) == ["a", "b.deadly", "c", "d"]
     assert paths[1].exists()
 
 
-def test_what_nobody_waits_for_is_cancelled(nodes, tmp_path):
+def test_map_on_cluster_cancels_pending_batches(backend, tmp_path):
     def wait_for(what, condition):
         deadline = time.monotonic() + 120
         while not condition():
@@ -171,22 +161,22 @@ def test_what_nobody_waits_for_is_cancelled(nodes, tmp_path):
             time.sleep(0.05)
 
     first, second = tmp_path / "first", tmp_path / "second.lasting"
-    with Executor(nodes).map(stay, [first, second]) as results:
+    with Executor(backend).map(stay, [first, second]) as results:
         next(results)
         wait_for("the second has not begun", second.exists)
     wait_for("the work goes on", lambda: not psutil.pid_exists(int(second.read_text())))
 
 
-def test_workers_with_another_version_are_refused(nodes, monkeypatch):
-    ours = cluster.installed([])
-    monkeypatch.setattr(nodes, "_versions", ours | {"nppsim": "0.0.1 (sources 123)"})
+def test_map_on_cluster_with_other_versions_raises_cluster_error(backend, monkeypatch):
+    ours = cluster.installed_versions([])
+    monkeypatch.setattr(backend, "_versions", ours | {"nppsim": "0.0.1 (sources 123)"})
     version = ours["nppsim"].split()[0]
     message = rf"of the cluster has nppsim {version} .*, the program's machine nppsim 0.0.1 \(sources 123\)"
-    with pytest.raises(ClusterError, match=message), Executor(nodes).map(LevelSet.open, [ROOT]) as results:
+    with pytest.raises(ClusterError, match=message), Executor(backend).map(LevelSet.open, [ROOT]) as results:
         next(results)
 
 
-def test_a_program_that_is_connected_is_not_connected_elsewhere(nodes):
+def test_connect_twice_raises_cluster_error(backend):
     with pytest.raises(ClusterError, match="connected to a Ray"):
-        with connected("head:6379", None, AssertionError):
+        with connect("head:6379", None, AssertionError):
             pass

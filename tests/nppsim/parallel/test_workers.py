@@ -1,4 +1,4 @@
-"""Limits of a process: affinity, quotas of control groups, memory; here and on other systems."""
+"""Cores and memory of a process, and pools of worker processes."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from nppsim.parallel import workers
 from places import ROOT
 
 
-def test_this_process_may_use_something():
+def test_usable_cores_and_memory_of_this_process_are_positive():
     total, free = workers.usable_memory()
     assert workers.usable_cores() >= 1
     assert 0 < free <= total
@@ -55,9 +55,10 @@ def test_this_process_may_use_something():
             None,
             None,
         ),
+        ("0::/job\n", {"job/cpu.max": "50000 100000"}, 1, None),  # half a core
     ],
 )
-def test_control_groups_limit_cores_and_memory(tmp_path, monkeypatch, membership, files, cores, memory):
+def test_usable_cores_and_memory_in_control_group_are_limited(tmp_path, monkeypatch, membership, files, cores, memory):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text + "\n")
@@ -73,14 +74,8 @@ def test_control_groups_limit_cores_and_memory(tmp_path, monkeypatch, membership
     assert free == (10**11 if memory is None else memory - 1_000_000_000)
 
 
-def test_a_quota_below_one_core_is_one_core(tmp_path, monkeypatch):
-    (tmp_path / "cpu.max").write_text("50000 100000")
-    monkeypatch.setattr(workers, "control_groups", lambda kind: [tmp_path])
-    assert workers.usable_cores() == 1
-
-
 @pytest.fixture
-def elsewhere(monkeypatch):
+def other_system(monkeypatch):
     """A system without /proc, affinity and sysconf."""
     monkeypatch.setattr(workers, "kernel_text", lambda path: None)
     monkeypatch.delattr(workers.os, "sched_getaffinity", raising=False)
@@ -88,14 +83,14 @@ def elsewhere(monkeypatch):
     monkeypatch.setattr(workers.os, "cpu_count", lambda: 6)
 
 
-def test_other_systems_are_asked_through_psutil(elsewhere, monkeypatch):
+def test_usable_memory_on_other_systems_comes_from_psutil(other_system, monkeypatch):
     memory = SimpleNamespace(total=8_000, available=3_000)
     monkeypatch.setitem(sys.modules, "psutil", SimpleNamespace(virtual_memory=lambda: memory))
     assert workers.usable_cores() == 6
     assert workers.usable_memory() == (8_000, 3_000)
 
 
-def test_without_psutil_they_say_what_to_install(elsewhere, monkeypatch):
+def test_usable_memory_without_psutil_raises_missing_package_error(other_system, monkeypatch):
     def missing(name):
         raise ModuleNotFoundError(name=name)
 
@@ -104,8 +99,8 @@ def test_without_psutil_they_say_what_to_install(elsewhere, monkeypatch):
         workers.usable_memory()
 
 
-@pytest.mark.skipif(not hasattr(workers.os, "sched_getaffinity"), reason="the kernel does not tell")
-def test_others_have_what_is_busy_on_our_cores_and_not_ours(monkeypatch):
+@pytest.mark.skipif(not hasattr(workers.os, "sched_getaffinity"), reason="no CPU affinity on this system")
+def test_other_programs_share_excludes_this_process_and_other_cores(monkeypatch):
     """Two cores of three are ours; in 10 s they are busy for 7 + 1 + 1 and 3 s (stolen time included), 4 s of it with us."""
     readings = iter(
         [
@@ -123,7 +118,7 @@ def test_others_have_what_is_busy_on_our_cores_and_not_ours(monkeypatch):
     assert workers.OtherPrograms().share() == pytest.approx((7 + 1 + 1 + 3 - 4) / 2 / 10)
 
 
-def test_where_the_kernel_does_not_tell_nobody_else_is_busy(monkeypatch):
+def test_other_programs_share_without_proc_stat_is_zero(monkeypatch):
     monkeypatch.setattr(workers, "kernel_text", lambda path: None)
     assert workers.OtherPrograms().share() == 0
 
@@ -138,7 +133,7 @@ with worker_pool(1, RuntimeError) as pool:
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for the process in /proc")
-def test_no_worker_outlives_a_killed_parent():
+def test_worker_pool_killed_parent_ends_workers():
     with subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE) as parent:
         worker = Path("/proc") / parent.stdout.readline().decode().strip()
         assert worker.exists()
@@ -148,10 +143,10 @@ def test_no_worker_outlives_a_killed_parent():
             break
         time.sleep(0.1)
     else:
-        pytest.fail("the worker is still there")
+        pytest.fail("the worker still runs")
 
 
-def test_a_script_without_main_guard_is_named(tmp_path):
+def test_worker_pool_in_script_without_main_guard_raises_error(tmp_path):
     script = tmp_path / "mine.py"
 
     def run(text):
@@ -174,7 +169,7 @@ from nppsim.parallel.executor import open_executor
 def job():
     with open_executor(2, RuntimeError) as executor, executor.map(time.sleep, [0.0] + [60.0] * 20) as results:
         next(results)
-        print("at work", flush=True)
+        print("started", flush=True)
         next(results)
 
 if __name__ == "__main__":
@@ -183,15 +178,14 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="Windows has no groups of processes")
-def test_all_processes_of_a_job_may_be_told_to_end_at_once(tmp_path):
-    """As where the time that a cluster grants is up."""
+def test_sigterm_to_all_processes_of_a_job_is_reported_once(tmp_path):
     (tmp_path / "job.py").write_text(GROUP)
     command = [sys.executable, str(tmp_path / "job.py")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     ) as process:
-        assert process.stdout.readline() == "at work\n"
+        assert process.stdout.readline() == "started\n"
         os.killpg(process.pid, signal.SIGTERM)
         _, message = process.communicate(timeout=30)
     assert (process.returncode, message.strip()) == (130, "interrupted: by SIGTERM")

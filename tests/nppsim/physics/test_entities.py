@@ -38,7 +38,7 @@ def seen(kind, orientation):
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_an_entity_is_seen_where_it_is(name):
+def test_entity_visible_at_its_position(name):
     (kind, orientation), hazard, planes, grey = LOOKS[name]
     _, observations = seen(kind, orientation)
     wanted = NO_HAZARD if hazard is None else np.array([DX + hazard[0], DY + hazard[1], 0, 0, hazard[2]])
@@ -53,7 +53,7 @@ def test_an_entity_is_seen_where_it_is(name):
 @pytest.mark.parametrize(
     ("orientation", "face"), [(0, (DX + 11, DY)), (2, (DX, DY + 11)), (4, (DX - 11, DY)), (6, (DX, DY - 11))]
 )
-def test_the_face_of_a_thwump_is_drawn_as_deadly(orientation, face):
+def test_thwump_face_drawn_as_deadly(orientation, face):
     _, observations = seen(20, orientation)
     dx, dy = face
     assert observations["player_frame"][42 + dy // 2, 42 + dx // 2, 0] == 0
@@ -61,7 +61,7 @@ def test_the_face_of_a_thwump_is_drawn_as_deadly(orientation, face):
     assert observations["player_frame"][42 + (2 * DY - dy) // 2, 42 + (2 * DX - dx) // 2, 0] != 0  # the other side
 
 
-def test_the_beam_of_a_laser_is_a_hazard_at_its_nearest_point():
+def test_laser_beam_hazard_at_nearest_point():
     sim, _ = seen(23, 0)
     observations = {key: values[0] for key, values in sim.step(np.array([0])).items()}
     laser, ninja = sim.state.movers[0, 0], sim.state.ninja[0]
@@ -76,13 +76,13 @@ def test_the_beam_of_a_laser_is_a_hazard_at_its_nearest_point():
     assert (lit == 255).mean() > 0.9
 
 
-def test_movers_that_are_far_away_are_no_hazards():
+def test_distant_movers_are_no_hazards():
     level = room(entities=[(kind, 20, 20, 0) for kind in (14, 17, 20, 23, 25, 28)])
     sim = BatchSimulator([level], 1, observations=("hazards", "surroundings"))
     assert sim.reset()["hazards"][0].tolist() == [NO_HAZARD] * 8
 
 
-def test_a_launch_pad_ends_the_low_gravity_of_a_jump():
+def test_launch_pad_ends_low_gravity_of_jump():
     walk = Walk(room((88, FLOOR), entities=[(10, 88, 42, 6)]))
     for _ in range(6):
         walk.frame(0)
@@ -92,7 +92,7 @@ def test_a_launch_pad_ends_the_low_gravity_of_a_jump():
     assert states[before + 1]["state"] == s.FALLING and states[before + 1]["gravity"] == s.GRAVITY_FALL
 
 
-def test_a_floor_guard_does_not_start_towards_a_ninja_right_above_it():
+def test_floor_guard_ignores_ninja_directly_above():
     walk = Walk(room((60, 46), entities=[(16, 60, 47)]))
     assert walk.movers[0, 0]["state"] == 0
     ninja, _ = walk.frame(0)

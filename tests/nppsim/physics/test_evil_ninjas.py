@@ -1,4 +1,4 @@
-"""Evil ninjas: the kernels against the plain-Python twin, and what depends on the ninja's earlier positions."""
+"""Evil ninjas: the kernels against the naive simulator, and what depends on the ninja's earlier positions."""
 
 import numpy as np
 import pytest
@@ -19,29 +19,29 @@ AWAY = np.repeat([0, 2], [90, 300])  # waits, then runs to the right into the ex
 
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=8, deadline=None)
-def test_they_follow_as_in_the_twin(seed):
+def test_evil_ninjas_follow_like_naive_simulator(seed):
     rng = np.random.default_rng(seed)
     level = mixed_level(seed, density=0.05, num_entities=30, kinds=(kinds.BOUNCE_BLOCK, kinds.EVIL_NINJA))
-    twin, walk = Simulator(level, completions=True), Walk(level)
-    evil = [k for k, entity in enumerate(twin.entities) if entity.type == kinds.EVIL_NINJA]
+    reference, walk = Simulator(level, completions=True), Walk(level)
+    evil = [k for k, entity in enumerate(reference.entities) if entity.type == kinds.EVIL_NINJA]
     movers = walk.bank.world.entity["mover"][evil]
     for byte in np.repeat(rng.integers(0, 8, 500), rng.integers(1, 16, 500))[:500].tolist():
-        twin.tick(byte)
+        reference.tick(byte)
         ninja, _ = walk.frame(byte)
-        assert (ninja["x"], ninja["y"], ninja["state"]) == (twin.ninja.x, twin.ninja.y, twin.ninja.state)
+        assert (ninja["x"], ninja["y"], ninja["state"]) == (reference.ninja.x, reference.ninja.y, reference.ninja.state)
         found = walk.movers[0, movers]
-        wanted = [(twin.entities[k].x, twin.entities[k].y, twin.entities[k].state) for k in evil]
+        wanted = [(reference.entities[k].x, reference.entities[k].y, reference.entities[k].state) for k in evil]
         assert list(zip(found["x"], found["y"], found["state"], strict=True)) == wanted
 
 
-def test_one_that_was_touched_kills_from_120_frames_on_where_the_ninja_was():
+def test_evil_ninja_kills_120_frames_behind():
     run = simulate(LEVEL, np.zeros(300, np.uint8))
     assert (run.outcome, run.frames) == ("died", 121), "touched in frame 1, and the ninja still stands there"
     run = simulate(LEVEL, AWAY)
     assert run.outcome == "won", "it only repeats what the ninja did"
 
 
-def test_the_nth_one_touched_is_120_frames_later_than_the_one_before():
+def test_nth_evil_ninja_is_120_frames_later():
     walk = Walk(corridor(entities=[(kinds.EVIL_NINJA, 20, FLOOR), (kinds.EVIL_NINJA, 20, FLOOR)]))
     way, ways = [], []
     for byte in np.tile(np.repeat([2, 4], 15), 10).tolist():
@@ -54,8 +54,8 @@ def test_the_nth_one_touched_is_120_frames_later_than_the_one_before():
 
 
 @pytest.mark.parametrize("evil", [1, 3])
-def test_foresight_and_snapshots_include_the_way_that_they_repeat(evil):
-    """The twin of foresight plays all branches on copies of the state, each with its own trail."""
+def test_foresight_and_snapshots_include_trail(evil):
+    """The reference of foresight plays all branches on copies of the state, each with its own trail."""
     level = corridor(entities=[(kinds.EVIL_NINJA, 20 + 3 * i, FLOOR) for i in range(evil)])
     simulator = BatchSimulator([level], 2, observations=("foresight", "hazards"), shadow=True)
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""The slow twin of the physics is right: it reproduces the recorded traces bit for bit.
+"""The naive simulator is right: it reproduces the recorded traces bit for bit.
 
 What it adds beyond the traces (damaged levels, unfinished entities, self-destruct) is tested on small levels here.
 """
@@ -21,7 +21,7 @@ CONFORMANCE = SHARED / "conformance"
 
 
 def first_difference(case):
-    """Where the twin leaves a recorded case (a group of the traces), as text; None if it never does."""
+    """Where the reference leaves a recorded case (a group of the traces), as text; None if it never does."""
     simulator = Simulator(Level.from_bytes(case["map"][:].tobytes(), name=case.name))
     identities = [[entity.type, entity.number] for entity in simulator.entities]
     if identities != case["entities"][:].tolist():
@@ -44,7 +44,7 @@ def first_difference(case):
     return None
 
 
-def test_the_excerpt_is_bit_exact():
+def test_naive_excerpt_is_bit_exact():
     with h5py.File(EXCERPT) as file:
         cases = [file[theme][name] for theme in file for name in file[theme]]
         assert len(cases) == 30
@@ -52,7 +52,7 @@ def test_the_excerpt_is_bit_exact():
 
 
 @pytest.mark.parametrize(("name", "themes"), [("synthetic.h5", 19), ("replays.h5", 6)])
-def test_one_case_of_each_theme_is_bit_exact(name, themes):
+def test_naive_themes_are_bit_exact(name, themes):
     if not (CONFORMANCE / name).exists():
         pytest.skip(f"no {name} beside the repository")
     with h5py.File(CONFORMANCE / name) as file:
@@ -67,7 +67,7 @@ def test_one_case_of_each_theme_is_bit_exact(name, themes):
     inputs=st.lists(st.integers(0, 7), min_size=10, max_size=20),
 )
 @settings(max_examples=20, deadline=None)
-def test_every_mixed_level_can_be_played(seed, density, inputs):
+def test_naive_mixed_levels_play(seed, density, inputs):
     simulator = Simulator(mixed_level(seed, density, kinds=MIXED + UNFINISHED), completions=True)
     assert {3, 4, 6, 8} < {entity.type for entity in simulator.entities}
     for input_byte in np.repeat(inputs, 10).tolist():
@@ -78,7 +78,7 @@ def test_every_mixed_level_can_be_played(seed, density, inputs):
         assert sum(len(cell) for column in simulator.grid for cell in column) == len(cells)
 
 
-def test_a_missing_switch_is_inactive_at_the_origin():
+def test_naive_missing_switch_inactive_at_origin():
     records = [(0, 88, 46, 0, 0), (3, 20, 20, 0, 0), (6, 20, 20, 0, 0)]
     with_lock = Simulator(Level(tiles(), np.array(records), exit_count=2))
     _, switch, lock = with_lock.entities
@@ -87,7 +87,7 @@ def test_a_missing_switch_is_inactive_at_the_origin():
     assert with_lock.entity_bits() == [1, 0, 16]
 
 
-def test_touching_a_regular_door_for_long_shuts_its_half_cells_for_good():
+def test_naive_long_touched_regular_door_stays_closed():
     simulator = Simulator(room((88, 46), entities=[(5, 88, 46, 0)]))
     (door,) = simulator.entities
     i, j = door.edges[0]
@@ -96,7 +96,7 @@ def test_touching_a_regular_door_for_long_shuts_its_half_cells_for_good():
     assert not door.closed and simulator.stage.door_v[i][j] == 1 - 4
 
 
-def test_self_destruct_needs_two_frames():
+def test_naive_self_destruct_needs_two_frames():
     simulator = Simulator(room())
     for input_byte in (8, 0, 9):
         simulator.tick(input_byte)
@@ -105,13 +105,13 @@ def test_self_destruct_needs_two_frames():
     assert simulator.ninja.state == DEAD
 
 
-def test_unfinished_entities_exist_only_on_request():
+def test_naive_unfinished_entities_only_on_request():
     level = room(entities=[(15, 20, 20, 0, 0), (23, 30, 30, 0, 0), (2, 20, 20)])
     assert [entity.type for entity in Simulator(level).entities] == [2]
     assert [entity.type for entity in Simulator(level, completions=True).entities] == [2, 15, 23]
 
 
-def test_a_chaser_turns_towards_the_ninja_and_hurries():
+def test_naive_chaser_turns_towards_ninja():
     level = room((126, 46), entities=[(15, 58, 46, 6, 0)])  # it flies up first, in the open
     simulator = Simulator(level, completions=True)
     (chaser,) = simulator.entities
@@ -122,7 +122,7 @@ def test_a_chaser_turns_towards_the_ninja_and_hurries():
     assert simulator.ninja.state == DEAD and chaser.chasing
 
 
-def test_a_spinner_kills_when_its_beam_comes_round():
+def test_naive_spinner_kills_with_beam():
     simulator = Simulator(room((120, 46), entities=[(23, 90, 34, 0, 0)]), completions=True)
     (laser,) = simulator.entities
     assert laser.spins
@@ -136,7 +136,7 @@ def test_a_spinner_kills_when_its_beam_comes_round():
 
 
 @pytest.mark.parametrize("mode", [0, 1])
-def test_a_surface_laser_creeps_around_a_block(mode):
+def test_naive_surface_laser_circles_block(mode):
     block = [(10, 5, 1)]
     level = Level.build(tiles(*block), (100, 46), entities=[(23, 42, 20, 0, mode)])  # on the block's top
     laser = Simulator(level, completions=True).entities[0]
@@ -152,7 +152,7 @@ def test_a_surface_laser_creeps_around_a_block(mode):
     assert math.hypot(laser.x - 252, laser.y - 114.1) < 1
 
 
-def test_a_surface_laser_turns_the_corner_of_a_room():
+def test_naive_surface_laser_turns_corner():
     laser = Simulator(corridor(entities=[(23, 166, 48, 0, 0)]), completions=True).entities[-1]  # on the floor
     for _ in range(400):
         laser.think()

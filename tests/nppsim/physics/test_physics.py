@@ -57,13 +57,13 @@ def pseudo_random_run(seed, density=30):
     return Level(grid, np.array([(0, 86, 50, 0, 0)])), np.array(inputs[:600], np.uint8)
 
 
-def test_the_generator_gives_the_documented_numbers():
+def test_random_generator_matches_documented_numbers():
     draw = Draws(1)
     assert [draw() for _ in range(5)] == [16838, 5758, 10113, 17515, 31051]
 
 
 @pytest.mark.parametrize("row", [line.split() for line in RANDOM_RUNS.strip().splitlines()], ids=lambda row: row[0])
-def test_pseudo_random_runs_give_the_numbers_of_the_reference(row):
+def test_simulate_random_inputs_match_recorded_numbers(row):
     run = nppsim.simulate(*pseudo_random_run(int(row[0])))
     wanted = np.array(row[1:], float).reshape(4, 3)
     got = np.column_stack([run.position, run.ninja_state])[[149, 299, 449, 599]]
@@ -83,7 +83,7 @@ def random_inputs(rng, frames):
 
 @pytest.mark.parametrize("x", [21, 22, 23, 24])
 @pytest.mark.parametrize("first", [0, 4])
-def test_a_ninja_on_a_floor_stays_where_it_is_also_beside_a_wall(x, first):
+def test_ninja_rests_on_floor_beside_wall(x, first):
     level = Level.build(tiles(*pillar(3, range(6, 12))), (x, FLOOR - 1))
     run = play(level, (100, first), (2000, 0))
     late = slice(400, None)
@@ -94,7 +94,7 @@ def test_a_ninja_on_a_floor_stays_where_it_is_also_beside_a_wall(x, first):
     assert not run.airborne[late].any()
 
 
-def test_free_flight_follows_its_closed_form_up_to_the_terminal_speed():
+def test_free_flight_follows_closed_form():
     run = play(Level.build(tiles(floor=None), (88, 5)), (140, 0))
     n = np.arange(1, 130)
     speed = s.GRAVITY_FALL * (1 - s.DRAG**n) / (1 - s.DRAG)
@@ -103,7 +103,7 @@ def test_free_flight_follows_its_closed_form_up_to_the_terminal_speed():
 
 
 @pytest.mark.parametrize(("pressed", "slow"), [(1, 1), (10, 10), (46, 46), (60, 46)])
-def test_a_jump_has_as_many_frames_of_low_gravity_as_the_key_is_pressed_up_to_46(pressed, slow):
+def test_jump_low_gravity_lasts_while_pressed(pressed, slow):
     run = play(room(), (20, 0), (pressed, 1), (100 - pressed, 0))
     before, after = run.velocity[20:70, 1], run.velocity[21:71, 1]  # all in the air
     gravity = after - before * s.DRAG
@@ -112,7 +112,7 @@ def test_a_jump_has_as_many_frames_of_low_gravity_as_the_key_is_pressed_up_to_46
 
 
 @pytest.mark.parametrize("early", range(7))
-def test_a_jump_pressed_up_to_four_frames_before_landing_is_done_on_landing(early):
+def test_jump_buffer_works_four_frames_before_landing(early):
     level = room((88, 40))
     landing = int(np.flatnonzero(~play(level, (100, 0)).airborne)[0])
     run = play(level, (landing - early, 0), (1, 1), (early + 3, 0))
@@ -120,7 +120,7 @@ def test_a_jump_pressed_up_to_four_frames_before_landing_is_done_on_landing(earl
 
 
 @pytest.mark.parametrize("late", range(1, 7))
-def test_a_jump_works_up_to_four_frames_after_the_floor_has_ended(late):
+def test_floor_buffer_works_four_frames_after_leaving(late):
     ledge = Level.build(tiles(*pillar(5, [12]), *pillar(6, [12]), floor=None), (24, FLOOR))
     last = int(np.flatnonzero(~play(ledge, (100, 2)).airborne)[-1])
     run = play(ledge, (last + late, 2), (1, 3), (5, 2))
@@ -128,7 +128,7 @@ def test_a_jump_works_up_to_four_frames_after_the_floor_has_ended(late):
 
 
 @pytest.mark.parametrize("late", range(1, 7))
-def test_a_wall_jump_works_up_to_four_frames_after_the_wall_was_touched(late):
+def test_wall_jump_works_four_frames_after_contact(late):
     level = Level.build(tiles(*pillar(20, range(2, 22)), floor=None), (86, 30))
     away = play(level, (10, 4), (30, 2))
     last = int(np.flatnonzero(away.walled)[-1])
@@ -138,7 +138,7 @@ def test_a_wall_jump_works_up_to_four_frames_after_the_wall_was_touched(late):
 
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=25, deadline=None)
-def test_the_ninja_never_gets_into_solid_tiles(seed):
+def test_ninja_never_enters_solid_tiles(seed):
     level = random_level(seed, 0.35, num_entities=0, shapes=34)
     run = nppsim.simulate(level, random_inputs(np.random.default_rng(seed), 400))
     grid = stage(level)
@@ -148,7 +148,7 @@ def test_the_ninja_never_gets_into_solid_tiles(seed):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_mirror_image_of_a_level_gives_the_mirror_image_of_a_run(seed):
+def test_mirrored_level_gives_mirrored_run(seed):
     """For a short while: rounding differs, and in narrow places the left wall wins."""
     level = random_level(seed, 0.15, num_entities=20, doors=False, shapes=34)
     inputs = random_inputs(np.random.default_rng(seed), 150)
@@ -163,7 +163,7 @@ def test_the_mirror_image_of_a_level_gives_the_mirror_image_of_a_run(seed):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("shift", [(3, 0), (-5, 2), (0, -4)])
-def test_a_shifted_level_gives_a_shifted_run(seed, shift):
+def test_shifted_level_gives_shifted_run(seed, shift):
     rng = np.random.default_rng(seed)
     block = np.where(rng.random((9, 20)) < 0.2, rng.integers(1, 38, (9, 20)), 0).astype(np.uint8)
     block[-1] = 1
@@ -180,7 +180,7 @@ def test_a_shifted_level_gives_a_shifted_run(seed, shift):
     np.testing.assert_array_equal(moved.ninja_state, plain.ninja_state)
 
 
-def test_the_same_inputs_give_the_same_run_bit_for_bit():
+def test_simulate_same_inputs_bit_identical():
     level = random_level(9, 0.3, num_entities=60)
     inputs = random_inputs(np.random.default_rng(9), 600)
     first, again = nppsim.simulate(level, inputs), nppsim.simulate(level, inputs)
@@ -190,7 +190,7 @@ def test_the_same_inputs_give_the_same_run_bit_for_bit():
 
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=15, deadline=None)
-def test_gold_switches_and_locked_doors_never_come_back(seed):
+def test_collected_entities_never_return(seed):
     level = random_level(seed, 0.1, num_entities=80)
     run = nppsim.simulate(level, random_inputs(np.random.default_rng(seed), 600))
     active, closed = (run.entity_state & 1).astype(int), (run.entity_state >> 4 & 1).astype(int)
@@ -208,7 +208,7 @@ def play_on(level, inputs):
     return np.array([[float(ninja[name]) for name in ("x", "y", "state")] for ninja, _ in map(walk.frame, inputs)]).T
 
 
-def test_a_dead_ninja_never_moves_again():
+def test_dead_ninja_never_moves():
     inputs = random_inputs(np.random.default_rng(1), 300)
     inputs[:60] = 2
     x, y, state = play_on(corridor(entities=[(1, 30, FLOOR)]), inputs)
@@ -218,7 +218,7 @@ def test_a_dead_ninja_never_moves_again():
     assert np.ptp(x[death:]) == np.ptp(y[death:]) == 0.0
 
 
-def test_a_ninja_that_has_won_slides_on_and_cannot_die():
+def test_won_ninja_slides_and_cannot_die():
     level = corridor(20, 25, 32, entities=[(1, 44, FLOOR)])
     x, _, state = play_on(level, np.full(300, 2, np.uint8))
     win = int(np.flatnonzero(state == s.CELEBRATING)[0])
@@ -226,11 +226,11 @@ def test_a_ninja_that_has_won_slides_on_and_cannot_die():
     assert x[win] < x[win + 5] < x[-1]
 
 
-def test_left_wins_over_right():
+def test_left_overrides_right():
     both, left = (play(room(), (60, byte)).position for byte in (6, 4))
     assert both.tobytes() == left.tobytes()
 
 
-def test_inputs_that_are_no_vector_of_bytes_are_refused():
+def test_simulate_invalid_inputs_raise_error():
     with pytest.raises(ValueError, match=r"one byte per frame, a vector of whole numbers 0..255; got uint8\[2, 2\]"):
         nppsim.simulate(room(), np.zeros((2, 2), np.uint8))

@@ -364,7 +364,7 @@ def numbers(line):
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_scenarios_give_the_numbers_of_the_reference(name):
+def test_scenario_numbers_match_reference(name):
     scenario = SCENARIOS[name]
     run, walk = nppsim.simulate(scenario.level(), scenario.bytes()), Walk(scenario.level())
     rows = [numbers(line) for line in scenario.rows.strip().splitlines()]
@@ -412,12 +412,12 @@ def events(run):
         ("a drone before a door that stays open", [(1, 5, 0, 1)]),
     ],
 )
-def test_every_event_of_a_scenario_falls_on_its_frame(name, wanted):
+def test_scenario_events_at_recorded_frames(name, wanted):
     scenario = SCENARIOS[name]
     assert events(nppsim.simulate(scenario.level(), scenario.bytes())) == wanted
 
 
-def test_gold_and_the_moment_of_the_win_are_counted():
+def test_simulate_counts_gold_and_win_fraction():
     scenario = SCENARIOS["gold, switches, doors, mine, exit"]
     run = nppsim.simulate(scenario.level(), scenario.bytes())
     assert run.gold[-1] == 1

@@ -1,4 +1,4 @@
-"""Tiles become segments as the rulebook says, and the fast queries answer like the slow twin, to the bit."""
+"""Tiles become segments as the rulebook says, and the fast queries answer like the naive simulator, to the bit."""
 
 import math
 from types import SimpleNamespace
@@ -30,7 +30,7 @@ length_of, unit_vector = callable_kernel(ninja.length_of), callable_kernel(ninja
 
 
 def in_words(segment, entity=None):
-    """A segment of the twin as a tuple: ("line", ends), ("door", ends, entity) or ("arc", centre, quadrant, convex)."""
+    """A segment of the reference as a tuple: ("line", ends), ("door", ends, entity) or ("arc", centre, quadrant, convex)."""
     if isinstance(segment, Arc):
         return "arc", segment.cx, segment.cy, segment.hor, segment.ver, segment.convex
     ends = segment.x1, segment.y1, segment.x2, segment.y2
@@ -38,7 +38,7 @@ def in_words(segment, entity=None):
 
 
 def of_shape(shape, x, y):
-    """The twin's segment of a shape at (x, y)."""
+    """The reference's segment of a shape at (x, y)."""
     kind, dx, dy = (int(v) for v in SHAPES[shape, :3])
     if kind in ARCS:
         return Arc(x, y, dx, dy, kind == CONVEX_ARC)
@@ -55,8 +55,8 @@ def compiled_segments(level):
     return cells
 
 
-def twin_segments(level):
-    """{cell: segments in words} as the twin has them."""
+def naive_segments(level):
+    """{cell: segments in words} as the reference has them."""
     simulator = Simulator(level, completions=True)
     doors = {id(e.line): k for k, e in enumerate(simulator.entities) if hasattr(e, "line")}
     return {
@@ -66,7 +66,7 @@ def twin_segments(level):
     }
 
 
-def test_a_lone_full_tile_has_the_eight_faces_of_the_rulebook():
+def test_segments_single_full_tile_has_eight_faces():
     level = Level.build(tiles((5, 5, 1), floor=None), (40, 40))
     points = "132,120 120,120 120,144 132,144 144,120 132,120 132,144 144,144 "
     points += "120,120 120,132 120,132 120,144 144,132 144,120 144,144 144,132"
@@ -75,54 +75,57 @@ def test_a_lone_full_tile_has_the_eight_faces_of_the_rulebook():
 
 
 @pytest.mark.parametrize("tile", range(40))
-def test_each_tile_alone_and_beside_others_gives_the_segments_of_the_twin(tile):
+def test_segments_tile_pairs_equal_naive(tile):
     around = [(20 + i, 20 + j, t) for i, j, t in ((1, 0, 1), (-1, 0, 4), (0, 1, 6), (0, -1, 11))]
     for grid in (tiles((9, 9, tile), floor=None), tiles((20, 20, tile), *around)):
         level = Level.build(grid, (40, 40))
-        assert compiled_segments(level) == twin_segments(level)
+        assert compiled_segments(level) == naive_segments(level)
 
 
 @given(seed=SEEDS, density=st.sampled_from([0.2, 0.5, 0.9]))
 @settings(max_examples=15, deadline=None)
-def test_the_segments_of_a_level_agree_with_the_twin_in_order(seed, density):
+def test_segments_random_levels_equal_naive_in_order(seed, density):
     level = random_level(seed, density, shapes=42)
-    assert compiled_segments(level) == twin_segments(level)
+    assert compiled_segments(level) == naive_segments(level)
 
 
 @given(seed=SEEDS, shape=st.integers(0, len(SHAPES) - 1))
 @settings(max_examples=150, deadline=None)
-def test_the_closest_point_of_a_segment_is_the_twins_and_no_other_point_is_closer(seed, shape):
+def test_closest_point_equals_naive_and_is_nearest(seed, shape):
     rng = np.random.default_rng(seed)
     x, y = (int(v) for v in rng.integers(2, 40, 2) * 12)
     px, py = (np.array([x, y]) + rng.uniform(-60, 60, 2)).tolist()
-    twin = of_shape(shape, x, y)
+    reference = of_shape(shape, x, y)
     found_x, found_y, side = kernels.closest_point(px, py, np.int16(x), np.int16(y), np.uint16(shape))
-    assert (side < 0.0, found_x, found_y) == twin.closest(px, py)
+    assert (side < 0.0, found_x, found_y) == reference.closest(px, py)
     segment = np.array([(x, y, shape, -1)], SEGMENT_DTYPE)[0]
-    assert kernels.is_beside(px, py, segment) == twin.is_beside(px, py)
+    assert kernels.is_beside(px, py, segment) == reference.is_beside(px, py)
     share = np.linspace(0, 1, 2000)  # points less than 0.02 px apart
-    if isinstance(twin, Arc):
-        along_x, along_y = x + 24 * twin.hor * np.cos(share * np.pi / 2), y + 24 * twin.ver * np.sin(share * np.pi / 2)
+    if isinstance(reference, Arc):
+        along_x, along_y = (
+            x + 24 * reference.hor * np.cos(share * np.pi / 2),
+            y + 24 * reference.ver * np.sin(share * np.pi / 2),
+        )
     else:
-        along_x, along_y = x + share * twin.dx, y + share * twin.dy
+        along_x, along_y = x + share * reference.dx, y + share * reference.dy
     nearest = np.hypot(along_x - px, along_y - py).min()
     assert math.dist((found_x, found_y), (px, py)) == pytest.approx(nearest, abs=0.02)
 
 
 @pytest.mark.parametrize("shape", range(len(SHAPES)))
-def test_the_normal_of_a_segment_is_the_twins_and_of_a_door_it_is_on_the_side_of_who_asks(shape):
-    twin = of_shape(shape, 300, 300)
+def test_normal_equals_naive_and_faces_query_point(shape):
+    reference = of_shape(shape, 300, 300)
     segment = np.array([(300, 300, shape, -1)], SEGMENT_DTYPE)[0]
     for px, py in (300 + np.random.default_rng(shape).uniform(-60, 60, (20, 2))).tolist():
-        _, x, y = twin.closest(px, py)
+        _, x, y = reference.closest(px, py)
         normal = np.array(kernels.surface_normal(x, y, segment, px, py))
         if int(SHAPES[shape, 0]) == DOOR_LINE:
-            assert normal @ (px - x, py - y) >= 0 and tuple(abs(normal)) == tuple(abs(np.array(twin.normal(x, y))))
+            assert normal @ (px - x, py - y) >= 0 and tuple(abs(normal)) == tuple(abs(np.array(reference.normal(x, y))))
         else:
-            assert tuple(normal) == twin.normal(x, y)
+            assert tuple(normal) == reference.normal(x, y)
 
 
-def test_a_point_outside_the_quadrant_of_an_arc_sees_one_of_its_ends_and_is_never_behind_it():
+def test_closest_point_outside_arc_is_arc_end():
     shape = np.uint16([tuple(s[:3]) for s in SHAPES].index((CONVEX_ARC, 1, 1)))
     at = np.int16(100)
     assert kernels.closest_point(101.0, 95.0, at, at, shape) == (124.0, 100.0, 1.0)
@@ -132,11 +135,11 @@ def test_a_point_outside_the_quadrant_of_an_arc_sees_one_of_its_ends_and_is_neve
 
 
 class Both:
-    """A level's arrays for the kernels and its twin, with doors in the same random state."""
+    """A level's arrays for the kernels and its reference, with doors in the same random state."""
 
     def __init__(self, level, rng):
         compiled = compile_level(level)
-        self.stage, doors = (twin := Simulator(level, completions=True)).stage, twin.entities
+        self.stage, doors = (reference := Simulator(level, completions=True)).stage, reference.entities
         self.doors = {k: door for k, door in enumerate(doors) if hasattr(door, "line")}
         self.entities = np.zeros(max(len(compiled.initial), 1), ENTITY_DTYPE)
         self.tables = compiled.segments, compiled.cell_start, 0, self.entities
@@ -172,7 +175,7 @@ def random_points(rng, count):
 
 @given(seed=SEEDS)
 @settings(max_examples=10, deadline=None)
-def test_the_nearest_surface_is_the_twins_to_the_bit(seed):
+def test_nearest_surface_equals_naive(seed):
     rng = np.random.default_rng(seed)
     both = Both(random_level(seed, 0.4), rng)
     for x, y in random_points(rng, 60):
@@ -188,7 +191,7 @@ def test_the_nearest_surface_is_the_twins_to_the_bit(seed):
             assert entity < 0 or both.doors[entity].line is segment
 
 
-def test_the_cell_of_a_coordinate_is_the_floor_of_its_quotient_to_the_last_bit():
+def test_clamped_cell_is_exact_floor():
     edges = 24.0 * np.arange(-3, CELLS_X + 4)
     near = [edges, np.arange(-50.0, 1200.0, 0.37), np.array([-0.0, 5e-324, -5e-324])]
     for way in (-np.inf, np.inf):
@@ -215,7 +218,7 @@ NEAR_EDGES = st.integers(-2, 30).flatmap(
 @example(query=(120.0, 110.07), then=(120.0, 109.99999999999999), more=0.0)
 @example(query=(14.0, 14.0), then=(9.9, 14.0), more=0.0)  # off the stage
 @settings(max_examples=300, deadline=None)
-def test_a_query_looks_at_the_cells_of_another_exactly_where_their_numbers_are_the_same(query, then, more):
+def test_same_cells_query_skips_only_equal_cells(query, then, more):
     def numbers(x, y, radius):
         edges = (x - radius, x + radius, y - radius, y + radius)
         return [math.floor(edge / 24.0) for edge in edges]
@@ -230,7 +233,7 @@ def test_a_query_looks_at_the_cells_of_another_exactly_where_their_numbers_are_t
 
 @given(seed=SEEDS)
 @settings(max_examples=10, deadline=None)
-def test_what_is_near_a_cell_is_said_of_segments_of_entities_and_of_one_ways_apart(seed):
+def test_near_flags_separate_entities_and_one_ways(seed):
     compiled = compile_level(mixed_level(seed, 0.02))
     one_ways = np.zeros(CELLS_X * CELLS_Y, bool)
     for x, y in compiled.entity_xy[compiled.entity_type == kinds.ONE_WAY]:
@@ -248,7 +251,7 @@ def test_what_is_near_a_cell_is_said_of_segments_of_entities_and_of_one_ways_apa
 
 @given(x=st.floats(-1e100, 1e100), y=st.floats(-1e100, 1e100), flat=st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_lengths_and_unit_vectors_are_those_of_the_formula_to_the_bit(x, y, flat):
+def test_unit_vectors_match_formula(x, y, flat):
     x = math.copysign(0.0, x) if flat else x
     assume(x * x + y * y > 0.0 and (not flat or y * y > 1e-300))
     length = math.sqrt(x * x + y * y)
@@ -259,7 +262,7 @@ def test_lengths_and_unit_vectors_are_those_of_the_formula_to_the_bit(x, y, flat
 
 @given(seed=SEEDS)
 @settings(max_examples=10, deadline=None)
-def test_no_segment_level_with_a_point_is_nearer_beside_it_than_the_query_says(seed):
+def test_beside_query_bound_never_exceeds_distance(seed):
     rng = np.random.default_rng(seed)
     both = Both(random_level(seed, 0.3), rng)
     for x, y in random_points(rng, 40):
@@ -272,7 +275,7 @@ def test_no_segment_level_with_a_point_is_nearer_beside_it_than_the_query_says(s
 @given(seed=SEEDS)
 @example(seed=664823173)  # a front face at 0.44 px counts as nearer than a back face at 0.32
 @settings(max_examples=10, deadline=None)
-def test_no_surface_within_the_radius_is_missed_by_looking_only_at_near_cells(seed):
+def test_near_cells_query_misses_no_surface(seed):
     rng = np.random.default_rng(seed)
     both = Both(random_level(seed, 0.3, doors=False), rng)
     for x, y in random_points(rng, 8):
@@ -287,7 +290,7 @@ def test_no_surface_within_the_radius_is_missed_by_looking_only_at_near_cells(se
 
 @given(seed=SEEDS)
 @settings(max_examples=12, deadline=None)
-def test_a_sweep_stops_where_the_circle_first_touches_anything(seed):
+def test_sweep_stops_at_first_contact(seed):
     rng = np.random.default_rng(seed)
     both = Both(random_level(seed, 0.25, doors=False), rng)
     for x, y in random_points(rng, 6):
@@ -309,7 +312,7 @@ def test_a_sweep_stops_where_the_circle_first_touches_anything(seed):
 
 @given(seed=SEEDS)
 @settings(max_examples=10, deadline=None)
-def test_a_sweep_is_the_twins_to_the_bit_though_it_leaves_out_segments_by_their_bounding_box(seed):
+def test_sweep_equals_naive_despite_bounding_boxes(seed):
     rng = np.random.default_rng(seed)
     both = Both(random_level(seed, 0.4), rng)
     for x, y in random_points(rng, 40):
@@ -317,7 +320,7 @@ def test_a_sweep_is_the_twins_to_the_bit_though_it_leaves_out_segments_by_their_
         assert both.sweep(x, y, wx, wy) == both.stage.sweep(x, y, wx, wy, 5.0)
 
 
-def test_an_open_door_is_invisible_and_a_closed_one_stops_the_sweep():
+def test_sweep_open_door_passes_and_closed_door_stops():
     level = Level.build(tiles(), (20, 46), entities=[(5, 44, 46, 0)])
     both = Both(level, np.random.default_rng(0))
     for closed in (1, 0):

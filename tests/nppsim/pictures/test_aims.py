@@ -11,7 +11,7 @@ from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.physics.aims import BEAM, CROSSHAIR, LOCKED, NO_AIM, ROCKET, TRACE, WARNING
 from nppsim.pictures.region import TILE, WHOLE_STAGE, film_pixels_per_tile, used_region, widened
-from nppsim.pictures.render import FilmLook, draw_level, draw_route, frames
+from nppsim.pictures.render import FilmSettings, draw_level, draw_route, frames
 from nppsim.pictures.scene import Scene
 
 SIGNS = {
@@ -55,13 +55,13 @@ def without_aims(monkeypatch, job):
 
 
 @pytest.mark.parametrize("kind", SIGNS)
-def test_films_show_what_a_shooter_aims_at(kind, monkeypatch):
+def test_film_draws_aim_of_shooters(kind, monkeypatch):
     level, inputs = hall(kind), np.zeros(300, np.uint8)
     run = nppsim.simulate(level, inputs)
     assert set(run.aims[:, 0, 2]) == SIGNS[kind] and run.outcome == "died"
 
     def draw():
-        return list(frames(level, inputs, FilmLook(fps=60, scale=0.5), run=run))
+        return list(frames(level, inputs, FilmSettings(fps=60, scale=0.5), run=run))
 
     region = widened(used_region(level, run.position))
     scene = Scene(level, film_pixels_per_tile(region, 0.5), region)
@@ -82,12 +82,12 @@ def test_films_show_what_a_shooter_aims_at(kind, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SIGNS if kind != kinds.LASER])
-def test_a_shooter_that_does_not_see_the_ninja_aims_at_nothing(kind):
+def test_aim_without_line_of_sight_is_none(kind):
     assert not nppsim.simulate(hall(kind, wall=True), np.zeros(60, np.uint8)).aims.any(where=[False, False, True])
 
 
 @pytest.mark.parametrize("kind", SIGNS)
-def test_live_pictures_show_the_same(kind, monkeypatch):
+def test_live_picture_draws_aims(kind, monkeypatch):
     env = NppEnv([hall(kind)], render_mode="rgb_array", render_size=(528, 300))
     env.reset(seed=0)
     for _ in range(8):
@@ -101,14 +101,14 @@ def test_live_pictures_show_the_same(kind, monkeypatch):
     assert len(points) and (np.hypot(*(points - aim.to).T).min() < 12 or aim.sign == WARNING)
 
 
-def test_a_still_shows_the_beam_of_the_start(monkeypatch):
+def test_still_picture_draws_initial_beam(monkeypatch):
     level = hall(kinds.LASER)
     still, bare = draw_level(level), without_aims(monkeypatch, lambda: draw_level(level))
     points = lit(np.asarray(still), np.asarray(bare), Scene(level, TILE, WHOLE_STAGE))
     assert np.ptp(points[:, 0]) > 300 and np.ptp(points[:, 1]) < 6
 
 
-def test_a_rocket_leaves_its_turret_where_it_is():
+def test_rocket_leaves_turret_in_place():
     env = NppEnv([hall(kinds.ROCKET_TURRET)], render_mode="rgb_array", render_size=(528, 300))
     env.reset(seed=0)
     before = env.render()

@@ -31,7 +31,7 @@ def fresh(env):
 
 
 @pytest.mark.parametrize("level", [mixed_level(3), mixed_level(4, kinds=(5, 14, 16, 26)), LEVELS[0]], ids=str)
-def test_incremental_pictures_equal_full_redraws(level):
+def test_incremental_pictures_equal_full_redraw(level):
     """But for what lies above what, and for rounding where movers are laid over the background."""
     env = NppEnv([level], render_mode="rgb_array", render_size=(528, 300))
     env.reset(seed=0)
@@ -46,7 +46,7 @@ def test_incremental_pictures_equal_full_redraws(level):
     assert step > 3
 
 
-def test_pictures_of_all_levels_have_one_size():
+def test_pictures_of_levels_have_one_size():
     env = NppEnv(LEVELS, render_mode="rgb_array", render_size=(320, 200))
     shapes = set()
     for level in range(2):
@@ -62,7 +62,7 @@ def test_pictures_of_all_levels_have_one_size():
         NppEnv(LEVELS, render_mode="rgb_array", render_size=(30, 30))
 
 
-def test_static_entities_are_drawn_once_per_level(monkeypatch):
+def test_static_entities_drawn_once_per_level(monkeypatch):
     live._stage.cache_clear()
     env = NppEnv(LEVELS, render_mode="rgb_array", render_size=(320, 200))
     for _ in range(3):
@@ -74,7 +74,7 @@ def test_static_entities_are_drawn_once_per_level(monkeypatch):
     assert live._stage.cache_info().misses == 2
 
 
-def test_a_taken_switch_and_the_open_exit_are_seen():
+def test_taken_switch_and_open_exit_drawn():
     level = small_room(switch=2)
     env = NppEnv([level], render_mode="rgb_array", render_size=(528, 300))
     env.reset(seed=0)
@@ -92,7 +92,7 @@ def test_a_taken_switch_and_the_open_exit_are_seen():
 
 
 @pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
-def test_a_vector_environment_has_a_picture_of_each(mode):
+def test_vector_env_renders_each_environment(mode):
     envs = NppVectorEnv(LEVELS, 3, autoreset_mode=mode, render_mode="rgb_array", render_size=(160, 100))
     assert NppVectorEnv(LEVELS).render() is None
     envs.reset(seed=0)
@@ -109,7 +109,7 @@ def test_a_vector_environment_has_a_picture_of_each(mode):
     assert len(envs.render()) == 3
 
 
-def test_gymnasium_adds_pictures_to_observations():
+def test_add_render_observation_wrapper_works():
     env = NppEnv(LEVELS, render_mode="rgb_array", render_size=(160, 100))
     seen, _ = wrappers.AddRenderObservation(env, render_only=True).reset(seed=0)
     assert seen.shape == (100, 160, 3)
@@ -119,7 +119,7 @@ def test_gymnasium_adds_pictures_to_observations():
 
 
 @pytest.mark.filterwarnings("ignore")  # moviepy's own
-def test_gymnasium_records_videos_of_one_and_of_many(tmp_path):
+def test_record_video_wrappers_write_videos(tmp_path):
     pytest.importorskip("moviepy")
     av = pytest.importorskip("av")
     env = gymnasium.make("nppsim/Npp-v0", levels=LEVELS, render_mode="rgb_array", render_size=(160, 100))
@@ -141,7 +141,7 @@ def test_gymnasium_records_videos_of_one_and_of_many(tmp_path):
             assert (frame.width, frame.height) == size
 
 
-def test_a_window_shows_the_steps(monkeypatch):
+def test_human_mode_shows_steps_in_window(monkeypatch):
     pygame = pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # no screen is needed
     with pytest.warns(UserWarning, match="HumanRendering"):

@@ -9,7 +9,7 @@ from nppsim.errors import MissingPackageError
 from nppsim.levels import kinds
 from nppsim.pictures.canvas import PALETTE
 from nppsim.pictures.region import RenderError
-from nppsim.pictures.render import FilmLook, contact_sheet, draw_level, draw_route, draw_two_routes, frames
+from nppsim.pictures.render import FilmSettings, contact_sheet, draw_level, draw_route, draw_two_routes, frames
 from nppsim.pictures.scene import level_entities
 
 from packages import hide
@@ -30,13 +30,13 @@ def draw_everything(level, inputs=NO_INPUTS):
     draw_level(level, 0.25, crop=True)
     contact_sheet([level], ["one"])
     draw_two_routes(level, (run, run), ("a", "b"), 0.25)
-    assert len(list(frames(level, inputs, FilmLook(scale=0.25)))) >= 1
+    assert len(list(frames(level, inputs, FilmSettings(scale=0.25)))) >= 1
     draw_route(level, run, 0.25, crop=True)
     return np.asarray(draw_route(level, run))
 
 
 @pytest.mark.parametrize("kind", [kinds.EXIT, kinds.LOCKED_DOOR, kinds.TRAP_DOOR])
-def test_a_door_without_its_switch_record_is_drawn_without_a_switch(kind):
+def test_draw_door_without_switch_record(kind):
     level = level_of((kind, 60, 48, 0, 0))
     assert [(e.kind, e.switch) for e in level_entities(level)] == [(kind, None)]
     picture = draw_everything(level, np.full(20, RIGHT, np.uint8))
@@ -44,7 +44,7 @@ def test_a_door_without_its_switch_record_is_drawn_without_a_switch(kind):
     assert (picture[6 * 48 - 10 : 6 * 48 + 10, 6 * 60 - 4 : 6 * 60 + 4] != PALETTE.background).any()
 
 
-def test_an_exit_without_a_switch_stays_barred():
+def test_draw_exit_without_switch():
     level = level_of((kinds.EXIT, 60, 48, 0, 0))
     before = np.asarray(draw_level(level, ninja=False))
     after = np.asarray(draw_route(level, nppsim.simulate(level, np.full(20, RIGHT, np.uint8))))
@@ -52,12 +52,12 @@ def test_an_exit_without_a_switch_stays_barred():
     assert (before[door] == after[door]).all()
 
 
-def test_a_switch_at_the_corner_of_the_stage_counts_as_one():
+def test_draw_switch_at_corner_as_unpaired():
     (door,) = (e for e in level_entities(level_of((kinds.TRAP_DOOR, 60, 48, 0, 0), (9, 0, 0, 0, 0))) if e.kind == 8)
     assert door.switch == (0.0, 0.0)
 
 
-def test_entities_outside_the_stage_and_of_unknown_types_change_nothing_else():
+def test_draw_outside_and_unknown_entities_ignored():
     outside = [(kind, x, y, 3, 0) for kind in range(1, 30) for x, y in ((255, 255), (255, 0), (0, 255))]
     unknown = [(kind, 90, 50, 7, 255) for kind in (27, 29, 30, 200, 255)]
     level = level_of(*outside, *unknown, (3, 255, 255, 0, 0))
@@ -66,7 +66,7 @@ def test_entities_outside_the_stage_and_of_unknown_types_change_nothing_else():
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_levels_of_random_bytes_are_drawn(seed):
+def test_draw_random_levels(seed):
     rng = np.random.default_rng(seed)
     records = rng.integers(0, (40, 256, 256, 256, 256), (60, 5)).astype(np.uint8)
     records[0] = (0, *rng.integers(0, (177, 101, 256, 256)))
@@ -74,7 +74,7 @@ def test_levels_of_random_bytes_are_drawn(seed):
     draw_everything(level, rng.integers(0, 16, 40).astype(np.uint8))
 
 
-def test_a_run_without_frames_is_drawn():
+def test_draw_run_without_frames():
     level = small_room()
     picture = draw_everything(level)
     x, y = level.spawn
@@ -82,30 +82,30 @@ def test_a_run_without_frames_is_drawn():
 
 
 @pytest.mark.parametrize("title", ["two\nlines", "\t ", "ninja 忍者 \U0001f977", "\x00\x1b[31m", "<script>"])
-def test_any_title_is_drawn(title):
+def test_draw_any_title(title):
     level = small_room()
     run = nppsim.simulate(level, NO_INPUTS)
     draw_route(level, run, title=title, outcome=title)
     draw_two_routes(level, (run, run), (title, title))
     contact_sheet([level], [title])
-    assert len(list(frames(level, NO_INPUTS, FilmLook(title=title, category=title, outcome=title)))) == 1
+    assert len(list(frames(level, NO_INPUTS, FilmSettings(title=title, category=title, outcome=title)))) == 1
 
 
 @pytest.mark.parametrize("scale", [0, -1.0, 8.5, float("inf"), float("nan")])
-def test_a_scale_that_cannot_be_drawn_is_refused(scale):
+def test_draw_invalid_scale_raises_error(scale):
     level = small_room()
     run = nppsim.simulate(level, NO_INPUTS)
     for draw in (
         lambda: draw_level(level, scale),
         lambda: draw_route(level, run, scale, crop=True),
         lambda: draw_two_routes(level, (run, run), "ab", scale),
-        lambda: next(frames(level, NO_INPUTS, FilmLook(scale=scale))),
+        lambda: next(frames(level, NO_INPUTS, FilmSettings(scale=scale))),
     ):
         with pytest.raises(RenderError, match=r"scale=.* is outside 0\.\.8"):
             draw()
 
 
-def test_without_pillow_the_extra_is_named(monkeypatch):
+def test_draw_without_pillow_names_extra(monkeypatch):
     level = small_room()
     run = nppsim.simulate(level, NO_INPUTS)
     hide(monkeypatch, "PIL")

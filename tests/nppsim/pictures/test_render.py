@@ -1,4 +1,4 @@
-"""Pictures: tile shapes against a naive twin, what is drawn where, cropping, and film frames."""
+"""Pictures: tile shapes against a naive reference, what is drawn where, cropping, and film frames."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,15 @@ import nppsim
 from nppsim.actions import JUMP, RIGHT
 from nppsim.pictures.canvas import PALETTE, ROUTE_COLOURS, mixed
 from nppsim.pictures.region import STAGE, film_pixels_per_tile, tile_masks, used_region, widened
-from nppsim.pictures.render import FilmLook, contact_sheet, draw_level, draw_route, draw_two_routes, film_steps, frames
+from nppsim.pictures.render import (
+    FilmSettings,
+    contact_sheet,
+    draw_level,
+    draw_route,
+    draw_two_routes,
+    film_steps,
+    frames,
+)
 from nppsim.pictures.scene import Scene, level_entities, ninja_looks
 from nppsim.pictures.texts import PANEL_HEIGHT, TWO_COLOURS, FilmPanel, font, pen_on, wrapped
 
@@ -16,7 +24,7 @@ from worlds import small_room as corridor
 
 
 def open_side(shape, x, y):
-    """Is (x, y) in the open part of a tile?  The naive twin: one inequality per shape, as read off a drawing."""
+    """Is (x, y) in the open part of a tile?  The naive reference: one inequality per shape, as read off a drawing."""
     d = {10: (x, y), 11: (24 - x, y), 12: (24 - x, 24 - y), 13: (x, 24 - y)}
     if shape in d:
         return np.hypot(*d[shape]) > 24
@@ -33,7 +41,7 @@ def open_side(shape, x, y):
 
 
 @pytest.mark.parametrize("shape", range(38))
-def test_each_tile_shape_is_drawn_solid_where_it_is_solid(shape):
+def test_tile_shapes_drawn_solid_where_solid(shape):
     tiles = np.ones((23, 42), np.uint8)
     tiles[10, 10] = shape
     level = nppsim.Level(tiles, np.array([[0, 8, 8, 0, 0]], np.uint8))
@@ -54,7 +62,7 @@ def test_each_tile_shape_is_drawn_solid_where_it_is_solid(shape):
     assert probes > 200
 
 
-def test_masks_cover_the_area_that_geometry_says():
+def test_solid_masks_cover_geometric_area():
     share = tile_masks(96).mean(axis=(1, 2))
     assert share[4] == 0.5 and share[8] == pytest.approx(0.5, abs=0.01)
     assert share[18] == pytest.approx(0.25, abs=0.01) and share[25] == pytest.approx(0.75, abs=0.01)
@@ -62,7 +70,7 @@ def test_masks_cover_the_area_that_geometry_says():
     assert not share[38:].any()
 
 
-def test_the_picture_has_the_size_asked_for():
+def test_draw_level_scale_sets_size():
     level = corridor()
     assert draw_level(level).size == (1056, 600)
     assert draw_level(level, scale=0.5).size == (528, 300)
@@ -72,7 +80,7 @@ def test_the_picture_has_the_size_asked_for():
         draw_level(level, scale=0)
 
 
-def test_the_used_region_is_the_room_with_its_walls():
+def test_used_region_is_room_with_walls():
     level = corridor(width=10, height=4)
     assert used_region(level) == (4, 7, 16, 13)
     assert used_region(level, [(24.0 * 30, 24.0 * 3)])[1:3] == (1, 32)
@@ -81,7 +89,7 @@ def test_the_used_region_is_the_room_with_its_walls():
     assert (right, bottom) == STAGE and right - left == 12 and bottom - top == 5
 
 
-def test_the_camera_does_not_leave_through_gaps_smaller_than_the_ninja():
+def test_used_region_ignores_gaps_smaller_than_ninja():
     level = corridor(width=10, height=4)
     tiles = level.tiles.copy()
     tiles[9, 14] = 5  # a 12 px wide slit, left half solid, and a large hall behind it
@@ -89,7 +97,7 @@ def test_the_camera_does_not_leave_through_gaps_smaller_than_the_ninja():
     assert used_region(nppsim.Level(tiles, level.records, "slit"))[2] <= 17
 
 
-def test_things_are_drawn_where_the_records_say():
+def test_entities_drawn_at_record_positions():
     extra = [(1, 50, 40, 0, 0), (2, 44, 40, 0, 0)]
     picture = np.asarray(draw_level(corridor(extra=extra)))
     plain = np.asarray(draw_level(corridor()))
@@ -102,7 +110,7 @@ def test_things_are_drawn_where_the_records_say():
     assert (golds == PALETTE.gold).all(axis=1).sum() > 15
 
 
-def test_switches_are_paired_with_their_doors():
+def test_switches_paired_with_doors():
     records = np.array(
         [(0, 8, 8, 0, 0), (3, 20, 20, 0, 0), (3, 30, 30, 0, 0), (4, 21, 21, 0, 0), (4, 31, 31, 0, 0),
          (6, 40, 40, 0, 0), (7, 41, 41, 0, 0)], np.uint8)  # fmt: skip
@@ -112,7 +120,7 @@ def test_switches_are_paired_with_their_doors():
     assert (found[6, 0].at, found[6, 0].switch) == ((240.0, 240.0), (246.0, 246.0))
 
 
-def test_an_exit_lights_up_when_its_switch_is_taken():
+def test_exit_drawn_open_after_switch():
     level = corridor()
     run = nppsim.simulate(level, np.full(600, RIGHT, np.uint8))
     assert run.outcome == "won"
@@ -122,7 +130,7 @@ def test_an_exit_lights_up_when_its_switch_is_taken():
     assert np.abs(after[y, x + 2].astype(int) - PALETTE.blue).max() < 20
 
 
-def test_two_routes_show_in_two_colours_even_where_they_are_the_same():
+def test_draw_two_routes_in_two_colours():
     level = corridor(width=14)
     run = nppsim.simulate(level, np.full(600, RIGHT, np.uint8))
     still = nppsim.simulate(level, np.full(9, 0, np.uint8))
@@ -137,7 +145,7 @@ def test_two_routes_show_in_two_colours_even_where_they_are_the_same():
     assert not (np.abs(way - TWO_COLOURS[1]).max(axis=1) < 60).any(), "only one of the two came here"
 
 
-def test_two_routes_are_cropped_and_have_a_mark_for_each_second():
+def test_draw_two_routes_cropped_with_second_marks():
     level = corridor(width=14)
     run = nppsim.simulate(level, np.full(600, RIGHT, np.uint8))
     still = nppsim.simulate(level, np.full(100, 0, np.uint8))
@@ -151,7 +159,7 @@ def test_two_routes_are_cropped_and_have_a_mark_for_each_second():
     assert reach[1].sum() > 1.5 * reach[0].sum(), "the way is thicker where a second ends"
 
 
-def test_the_old_parts_of_a_route_fade():
+def test_route_fades_with_age():
     level = corridor(width=14)
     run = nppsim.simulate(level, np.full(600, RIGHT, np.uint8))
     picture = np.asarray(draw_route(level, run)).astype(int)
@@ -166,7 +174,7 @@ def test_the_old_parts_of_a_route_fade():
     assert distance[0] > 60 > 40 > distance[1], "far from its colour first, near it at the end"
 
 
-def test_captions_are_whole_however_long():
+def test_long_captions_are_wrapped():
     from PIL import Image
 
     pen, face = pen_on(Image.new("RGB", (1, 1))), font(15)
@@ -175,28 +183,28 @@ def test_captions_are_whole_however_long():
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     assert all(pen.textlength(line, face) <= 200 for line in lines) and len(lines) > 5
     level, inputs = corridor(), np.full(4, RIGHT, np.uint8)
-    short, long = (next(frames(level, inputs, FilmLook(title=title, category="c"))) for title in ("a", text * 2))
+    short, long = (next(frames(level, inputs, FilmSettings(title=title, category="c"))) for title in ("a", text * 2))
     assert short.shape[1] == long.shape[1] and long.shape[0] > short.shape[0] and long.shape[0] % 2 == 0
     region = widened(used_region(level, np.empty((0, 2))))
     stage = (region[3] - region[1]) * film_pixels_per_tile(region, 1.0)
     assert (short[:stage] == long[:stage]).all()
 
 
-def test_a_ghost_is_pale_and_runs_beside():
+def test_frames_second_run_drawn_pale_beside():
     level = corridor(width=14)
     still, running = np.zeros(60, np.uint8), np.full(60, RIGHT, np.uint8)
     alone = list(frames(level, still))
-    both = list(frames(level, still, FilmLook(ghost=running, ghost_name="another")))
+    both = list(frames(level, still, FilmSettings(second=running, second_name="another")))
     stage = alone[0].shape[0] - PANEL_HEIGHT
     changed = [
         np.flatnonzero((a[:stage] != b[:stage]).any(axis=2).any(axis=0)) for a, b in zip(alone, both, strict=True)
     ]
     assert changed[-1].mean() > changed[10].mean() + 20, "it moves"
-    ghost = both[-1][(alone[-1] != both[-1]).any(axis=2)]
-    assert not (ghost == PALETTE.ink).all(axis=1).any(), "the ninja itself is as black as ever, the ghost is not"
+    second = both[-1][(alone[-1] != both[-1]).any(axis=2)]
+    assert not (second == PALETTE.ink).all(axis=1).any(), "only the first ninja is black"
 
 
-def test_a_route_shows_start_end_and_jumps():
+def test_draw_route_shows_start_end_and_jumps():
     level = corridor(width=14)
     inputs = np.full(600, RIGHT, np.uint8)
     inputs[5:25] |= JUMP
@@ -216,20 +224,20 @@ def test_a_route_shows_start_end_and_jumps():
 @pytest.mark.parametrize(("count", "fps", "steps"), [
     (5, 30, [0, 2, 4, 5]), (4, 30, [0, 2, 4]), (3, 60, [0, 1, 2, 3]), (0, 30, [0]), (7, 24, [0, 2, 5, 7]),
 ])  # fmt: skip
-def test_films_run_in_real_time_and_end_with_the_last_frame(count, fps, steps):
+def test_film_steps_run_in_real_time(count, fps, steps):
     assert film_steps(count, fps) == steps
 
 
 @pytest.mark.parametrize("fps", [0, 61])
-def test_a_rate_beyond_the_physics_is_refused(fps):
+def test_film_steps_rate_beyond_physics_raises_error(fps):
     with pytest.raises(ValueError, match=f"fps={fps} is outside"):
         film_steps(10, fps)
 
 
-def test_frames_show_the_ninja_moving_the_keys_and_nothing_else():
+def test_frames_show_ninja_and_keys_only():
     level = corridor(switch=9)
     inputs = np.full(40, RIGHT, np.uint8)
-    film = list(frames(level, inputs, FilmLook(title="t", category="c")))
+    film = list(frames(level, inputs, FilmSettings(title="t", category="c")))
     assert len(film) == len(film_steps(40, 30)) == 21
     height, width, _ = film[0].shape
     assert film[0].dtype == np.uint8 and height % 2 == 0 and width % 2 == 0
@@ -243,7 +251,7 @@ def test_frames_show_the_ninja_moving_the_keys_and_nothing_else():
     assert gold[0] == 0 and gold[5] > 100  # the key held
 
 
-def test_the_last_film_frame_equals_a_full_redraw():
+def test_last_film_frame_equals_full_redraw():
     """Redrawing boxes gives the same as drawing the whole last picture, except at joints of the thin trace."""
     level = corridor(width=14, extra=[(1, 60, 39, 0, 0), (21, 35, 44, 0, 0), (2, 40, 46, 0, 0)])
     inputs = np.full(90, RIGHT, np.uint8)
@@ -261,7 +269,7 @@ def test_the_last_film_frame_equals_a_full_redraw():
     assert (difference > 0).mean() < 1e-3 and difference.max() < 40
 
 
-def test_a_contact_sheet_places_one_picture_per_level():
+def test_contact_sheet_places_one_picture_per_level():
     levels = [corridor(width=w) for w in (6, 8, 10)]
     page = contact_sheet(levels, ["a", "b", "c" * 200], columns=2, notes=["par 1 s", "", ""], outcomes=["won", "", ""])
     ppt = 352 // 12  # the widest level, of ten tiles with its walls, fits its cell: one scale for all
@@ -279,12 +287,12 @@ def test_a_contact_sheet_places_one_picture_per_level():
         contact_sheet(levels, "abc", columns=0)
 
 
-def test_the_clock_of_a_film_counts_down_and_gold_adds_to_it(monkeypatch):
+def test_film_clock_counts_down_and_gold_adds(monkeypatch):
     shown = []
     draw = FilmPanel.draw
     monkeypatch.setattr(FilmPanel, "draw", lambda self, *given: shown.append(given[:2]) or draw(self, *given))
     level = worlds.corridor(entities=[(2, 22, worlds.FLOOR)])
     run = nppsim.simulate(level, np.full(200, 2, np.uint8))
     assert run.won and run.gold[-1] == 1
-    list(frames(level, np.full(200, 2, np.uint8), FilmLook(fps=60), run=run))
+    list(frames(level, np.full(200, 2, np.uint8), FilmSettings(fps=60), run=run))
     assert shown == [(0, 0), *((i + 1, gold) for i, gold in enumerate(run.gold))]

@@ -46,7 +46,7 @@ def naive_total(lengths, order):
 
 
 @pytest.mark.parametrize("switch", [None, 2])
-def test_orders_are_short(switch):
+def test_orders_are_near_optimal(switch):
     ratios = []
     for seed in range(20):
         lengths = random_lengths(seed, switch=switch)
@@ -59,19 +59,19 @@ def test_orders_are_short(switch):
     assert np.mean(ratios) < 1.03
 
 
-def test_insertions_and_savings_are_those_of_whole_tours():
+def test_insertion_and_removal_costs_match_totals():
     lengths = random_lengths(0)
     order, rest = [3, 0, 5], [1, 2, 4]
     added, places = lengths.cheapest(order, rest)
     for goal, length, place in zip(rest, added, places, strict=True):
-        tours = [naive_total(lengths, [*order[:i], goal, *order[i:]]) for i in range(4)]
-        assert length == pytest.approx(min(tours) - naive_total(lengths, order))
-        assert place == np.argmin(tours)
+        totals = [naive_total(lengths, [*order[:i], goal, *order[i:]]) for i in range(4)]
+        assert length == pytest.approx(min(totals) - naive_total(lengths, order))
+        assert place == np.argmin(totals)
     for i, saved in enumerate(lengths.savings(order)):
         assert saved == pytest.approx(naive_total(lengths, order) - naive_total(lengths, order[:i] + order[i + 1 :]))
 
 
-def test_a_changed_order_has_the_same_goals():
+def test_changed_order_has_same_goals():
     rng = np.random.default_rng(0)
     others = [changed([4, 2, 7], rng) for _ in range(30)]
     assert {tuple(sorted(other)) for other in others} == {(2, 4, 7)}
@@ -89,7 +89,7 @@ def test_a_changed_order_has_the_same_goals():
         ((), 0, 0, 0),
     ],
 )
-def test_gold_that_each_objective_collects(places, of_time, of_score, of_all):
+def test_plan_objective_collects_expected_gold(places, of_time, of_score, of_all):
     level = with_gold(*places)
     found = {objective: plan(level, objective=objective, budget=BUDGET) for objective in ("time", "score", "all-gold")}
     for run in found.values():
@@ -107,14 +107,14 @@ def test_gold_that_each_objective_collects(places, of_time, of_score, of_all):
     assert plan(level, budget=BUDGET).frames == found["time"].frames
 
 
-def test_gold_behind_a_locked_door():
+def test_plan_gold_behind_locked_door_collected():
     level = with_gold(55, locked_doors=[((60, FLOOR), (70, FLOOR), 0)])
     run = plan(level, objective="all-gold", budget=BUDGET)
     assert run.gold == 1
     assert nppsim.simulate(level, run.inputs).won
 
 
-def test_walled_in_gold_is_left():
+def test_plan_enclosed_gold_skipped():
     grid = np.ones((23, 42), np.uint8)
     grid[9:11, :20] = grid[9:11, 30:33] = 0
     level = Level.build(
@@ -123,7 +123,7 @@ def test_walled_in_gold_is_left():
     assert plan(level, objective="all-gold", budget=BUDGET).gold == 1
 
 
-def test_runs_get_better_and_depend_only_on_the_arguments():
+def test_better_runs_improve_and_are_deterministic():
     level = with_gold(NEAR, FAR)
     first = plan(level)
     runs = list(better_runs(level, first, "score", budget=200_000, seed=3))
@@ -135,7 +135,7 @@ def test_runs_get_better_and_depend_only_on_the_arguments():
     assert [run.inputs.tobytes() for run in again] == [run.inputs.tobytes() for run in runs]
 
 
-def test_a_state_along_an_episode_can_be_planned_from():
+def test_plan_from_state_along_episode():
     level = with_gold(NEAR, BEHIND_SWITCH)
     simulator = BatchSimulator([level], 1)
     simulator.reset()
@@ -151,13 +151,13 @@ def test_a_state_along_an_episode_can_be_planned_from():
     assert simulator.episode["gold"][0] == 2
 
 
-def test_actions_are_held():
+def test_plan_min_hold_holds_actions():
     actions = plan(with_gold(NEAR), objective="score", min_hold=3, budget=BUDGET).actions
     changes = np.flatnonzero(np.diff(actions)) + 1
     assert (np.diff([0, *changes]) >= 3).all()
 
 
-def test_bad_arguments_are_refused():
+def test_plan_invalid_arguments_raise_error():
     level = generate("simplest", 1)[0]
     with pytest.raises(ValueError, match="'gold'.*time, score, all-gold"):
         plan(level, objective="gold")
@@ -166,7 +166,7 @@ def test_bad_arguments_are_refused():
         next(better_runs(level, waiting, "score"))
 
 
-def test_command_plans_for_an_objective(tmp_path, capsys):
+def test_plan_command_objective(tmp_path, capsys):
     with_gold(NEAR).save(tmp_path / "level")
     arguments = ["plan", str(tmp_path / "level"), str(tmp_path / "run.replay"), "--budget", str(BUDGET)]
     assert main([*arguments, "--objective", "score"]) == 0

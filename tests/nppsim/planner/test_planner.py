@@ -35,7 +35,7 @@ def shortened(level, run, **settings):
 
 
 @pytest.mark.parametrize(("category", "seed"), [("simplest", 1), ("simpler", 2), ("simple", 3)])
-def test_a_plan_wins_on_its_last_frame_and_is_a_pure_function(category, seed):
+def test_plan_wins_on_last_frame_deterministically(category, seed):
     level = generate(category, seed)[0]
     found = plan(level, seed=7)
     run = nppsim.simulate(level, found.inputs)
@@ -46,13 +46,13 @@ def test_a_plan_wins_on_its_last_frame_and_is_a_pure_function(category, seed):
     assert again.inputs.tobytes() == found.inputs.tobytes()
 
 
-def test_a_plan_acts_every_frame_skip_frames():
+def test_plan_acts_every_frame_skip_frames():
     level = generate("simplest", 1)[0]
     for frame_skip in (1, 3):
         assert on_grid(plan(level, frame_skip).inputs, frame_skip)
 
 
-def test_no_way_and_no_budget_give_no_plan():
+def test_plan_without_path_or_budget_returns_none():
     walled_in = np.ones((23, 42), np.uint8)
     walled_in[5:8, 5:8] = walled_in[5:8, 20:23] = 0
     level = Level.build(walled_in, (28, 30), exits=[((88, 30), (84, 30))])
@@ -61,7 +61,7 @@ def test_no_way_and_no_budget_give_no_plan():
     assert plan(generate("simple", 3)[0], budget=10) is None
 
 
-def test_a_state_anywhere_along_an_episode_can_be_planned_from():
+def test_plan_from_any_state_along_episode():
     level = generate("simple", 3)[0]
     padded = LevelBank([worlds.random_level(1), level])  # other levels need more room per row
     simulator = BatchSimulator(padded, 1)
@@ -85,7 +85,7 @@ def test_a_state_anywhere_along_an_episode_can_be_planned_from():
         assert other.episode["outcome"][0] == WON
 
 
-def test_a_start_that_cannot_be_planned_from_is_refused():
+def test_plan_from_invalid_state_raises_error():
     level = generate("simplest", 1)[0]
     simulator = BatchSimulator([level], 1)
     simulator.reset()
@@ -97,7 +97,7 @@ def test_a_start_that_cannot_be_planned_from_is_refused():
         plan(level, start=PlanStart.of(simulator, 0))
 
 
-def test_no_time_left_gives_no_plan():
+def test_plan_without_time_left_returns_none():
     level = generate("simplest", 1)[0]
     simulator = BatchSimulator([level], 1)
     simulator.reset()
@@ -106,7 +106,7 @@ def test_no_time_left_gives_no_plan():
 
 
 @pytest.mark.parametrize("min_hold", [2, 4])
-def test_actions_are_held(min_hold, monkeypatch):
+def test_plan_min_hold_holds_actions(min_hold, monkeypatch):
     for beam in (384, 1):  # a beam of one state fails: the best-first search holds actions, too
         monkeypatch.setattr(planning, "BEAM", beam)
         actions = plan(generate("simple", 5)[0], min_hold=min_hold).actions
@@ -114,14 +114,14 @@ def test_actions_are_held(min_hold, monkeypatch):
         assert (np.diff([0, *changes]) >= min_hold).all()
 
 
-def test_a_thwump_that_comes_down_into_the_way_is_got_past():
+def test_plan_passes_descending_thwump():
     grid = np.ones((23, 42), np.uint8)
     grid[10, 3:40] = grid[5:10, 20] = 0  # a corridor one tile high, and a shaft above it
     level = Level.build(grid, (20, 46), exits=[((120, 46), (130, 46))], entities=[(kinds.THWUMP, 86, 38, 2, 0)])
     assert plan(level).frames < 400
 
 
-def test_seeds_and_noise_give_other_runs_that_finish():
+def test_plan_seeds_and_noise_give_other_winning_runs():
     level = generate("simple", 3)[0]
     assert len({plan(level, seed=seed, noise=40.0).inputs.tobytes() for seed in range(4)}) == 4
 
@@ -133,7 +133,7 @@ def best_first(level, **settings):
     return BestFirst(bank, 4, rows[0], np.random.default_rng(0), params, GAME_TIME)
 
 
-def test_best_first_search_can_be_continued():
+def test_best_first_continues_with_more_frames():
     level = generate("simple", 5)[0]
     whole, parts = best_first(level), best_first(level)
     run, found = whole.advance(10**7), None
@@ -146,13 +146,13 @@ def test_best_first_search_can_be_continued():
     assert nppsim.simulate(level, run.inputs).frames == len(run.inputs)
 
 
-def test_best_first_search_with_few_open_states(monkeypatch):
+def test_best_first_few_open_states_still_wins(monkeypatch):
     monkeypatch.setattr(searching, "OPEN_STATES", 100)
     search = best_first(generate("simple", 3)[0])
     assert search.advance(10**6) is not None
 
 
-def test_best_first_search_ends_with_its_largest_tree(monkeypatch):
+def test_best_first_full_tree_ends(monkeypatch):
     monkeypatch.setattr(searching, "MOST_NODES", 1000)
     monkeypatch.setattr(searching, "MOST_EXPANSIONS", 10)
     search = best_first(generate("simple", 5)[0])
@@ -161,7 +161,7 @@ def test_best_first_search_ends_with_its_largest_tree(monkeypatch):
     assert 1000 <= search._tree.count[0] <= 1060
 
 
-def test_best_first_search_ends_when_all_states_are_expanded():
+def test_best_first_exhausted_states_ends():
     grid = np.ones((23, 42), np.uint8)
     grid[5, 5:8] = 0
     level = Level.build(grid, (28, 26), exits=[((30, 26), (32, 24))], entities=[(kinds.MINE, 30, 26)])
@@ -171,27 +171,27 @@ def test_best_first_search_ends_when_all_states_are_expanded():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_queue_is_a_heap_that_drops_its_worse_half(seed):
+def test_queue_is_heap_that_drops_worse_half(seed):
     rng = np.random.default_rng(seed)
     count = 16
     queue = Queue(np.full(count, np.inf), np.arange(count), *np.zeros((3, count), np.int64), np.zeros(1, np.int64))
-    twin, scores = [], {}
+    reference, scores = [], {}
     for node in range(1000):
-        if twin and rng.random() < 0.45:
-            score, expected = heapq.heappop(twin)
+        if reference and rng.random() < 0.45:
+            score, expected = heapq.heappop(reference)
             slot = kernels._pop.py_func(queue)
             assert (scores[slot], queue.nodes[slot]) == (score, expected)
         else:
             score = rng.random()
-            if len(twin) == count:
-                twin = sorted(twin)[: count // 2]
-            heapq.heappush(twin, (score, node))
+            if len(reference) == count:
+                reference = sorted(reference)[: count // 2]
+            heapq.heappush(reference, (score, node))
             scores[kernels._push.py_func(queue, score, node, 1, 2)] = score
-        assert queue.count[0] == len(twin)
+        assert queue.count[0] == len(reference)
         assert sorted(queue.slots) == list(range(count))
 
 
-def test_hash_table_has_each_key_once():
+def test_hash_table_stores_each_key_once():
     rng = np.random.default_rng(0)
     keys, small, table = rng.integers(-5, 50, 300), np.zeros(128, np.int64), np.zeros(256, np.int64)
     known = set()
@@ -202,14 +202,14 @@ def test_hash_table_has_each_key_once():
     assert set(table.tolist()) == known | {0}
 
 
-def test_numbers_out_of_range_are_refused():
+def test_settings_out_of_range_raise_error():
     level = generate("simplest", 1)[0]
     for wrong in ({"min_hold": 0}, {"noise": -1.0}, {"noise": np.inf}, {"frame_skip": 0}):
         with pytest.raises(ValueError, match="at least|from 1"):
             plan(level, **wrong)
 
 
-def test_a_run_is_shortened_and_never_lengthened():
+def test_better_runs_never_lengthen():
     level = generate("simple", 5)[0]
     slow = plan(level, seed=1, noise=60.0)
     fast = shortened(level, slow, budget=1_500_000)
@@ -225,7 +225,7 @@ def cell(states, bank):
         return kernels.cell(states.ninja[0], states.entities[0], states.movers[0], bank.world, 4)
 
 
-def test_cells_tell_many_doors_and_movers_nearby_apart():
+def test_cells_distinguish_doors_and_movers():
     doors = [((20 + 4 * i, worlds.FLOOR), (20 + 4 * i, 30), 0) for i in range(30)]
     drones = [(kinds.ZAP_DRONE, 88, 44, 0, 0), (kinds.ZAP_DRONE, 160, 44, 0, 0)]
     bank = LevelBank([worlds.room(locked_doors=doors, entities=drones)])
@@ -245,7 +245,7 @@ def test_cells_tell_many_doors_and_movers_nearby_apart():
     assert cell(states, bank) != first
 
 
-def test_a_recording_off_the_grid_is_moved_onto_it_and_still_finishes():
+def test_retime_off_grid_recording_still_wins():
     level = generate("simpler", 2)[0]
     recorded = Replay(level, plan(level, 3).inputs)
     assert not on_grid(recorded.inputs, 4)
@@ -255,11 +255,11 @@ def test_a_recording_off_the_grid_is_moved_onto_it_and_still_finishes():
     assert 0 <= moved.deviation_px < 30
 
 
-def test_a_recording_that_does_not_finish_is_not_retimed():
+def test_retime_losing_recording_returns_none():
     assert retime(Replay(generate("simple", 3)[0], np.zeros(20, np.uint8)), 4) is None
 
 
-def test_the_command_writes_a_replay_or_says_why_not(tmp_path, capsys):
+def test_plan_command_writes_replay_or_reports_reason(tmp_path, capsys):
     generate("simplest", 1)[0].save(tmp_path / "level.map")
     assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "run.replay")]) == 0
     assert Replay.load(tmp_path / "run.replay").success
@@ -274,6 +274,6 @@ def test_the_command_writes_a_replay_or_says_why_not(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("kind", STATIONS)
-def test_every_kind_of_station_is_finished(kind):
+def test_plan_finishes_every_course_station(kind):
     courses = [course(seed, kinds=(kind,), stations=(1, 1), height=(14, 14)) for seed in range(3)]
     assert sum(plan(level) is not None for level in courses) >= 2

@@ -20,7 +20,7 @@ SLOW = Replay(LEVEL, np.array([2] * 20 + [0] * 15 + [2] * 200), name="slow")
 STOPS = Replay(LEVEL, np.full(30, 2), name="stops")
 
 
-def test_a_run_equals_itself():
+def test_compare_run_with_itself_has_no_difference():
     difference, *_ = compare_replays(FAST, FAST)
     assert difference.inputs_part is difference.positions_part is None
     assert difference.total == 0
@@ -28,7 +28,7 @@ def test_a_run_equals_itself():
     assert "never" in difference_text(difference) and difference_text(difference).endswith("total: equally fast")
 
 
-def test_a_pause_is_found_where_it_was_made():
+def test_compare_pause_found_where_inserted():
     difference, fast, slow = compare_replays(FAST, SLOW, sections=40)
     assert difference.inputs_part == 21
     assert difference.positions_part > 21
@@ -44,12 +44,12 @@ def test_a_pause_is_found_where_it_was_made():
     assert "B is faster by" in difference_text(other) and "A is faster by" in difference_text(difference)
 
 
-def test_inputs_after_the_end_do_not_count_and_shorter_ones_part_at_their_end():
+def test_compare_inputs_after_end_ignored():
     assert compare_replays(FAST, Replay(LEVEL, np.array([2] * 200 + [4])))[0].inputs_part is None
     assert compare_replays(FAST, STOPS)[0].inputs_part == 31
 
 
-def test_a_run_that_does_not_finish_has_no_total():
+def test_compare_unfinished_run_has_no_total():
     difference, *_ = compare_replays(STOPS, FAST)
     assert difference.outcomes == ("running", "won") and difference.total is None
     assert difference.marks[-1].frame_a is None and difference.marks[-1].lead is None
@@ -57,7 +57,7 @@ def test_a_run_that_does_not_finish_has_no_total():
     assert "at least one run does not finish" in difference_text(difference)
 
 
-def test_the_remaining_path_is_the_simulators_and_falls_to_the_exit():
+def test_remaining_path_equals_simulator_path():
     run = nppsim.simulate(LEVEL, FAST.inputs)
     bank = LevelBank([LEVEL])
     left = remaining_path(bank, run)
@@ -65,7 +65,7 @@ def test_the_remaining_path_is_the_simulators_and_falls_to_the_exit():
     assert (np.diff(left) <= 3).all() and left[-1] < 30
 
 
-def test_the_remaining_path_follows_doors_as_they_open():
+def test_remaining_path_follows_opening_doors():
     # the way to the switch on the right is free; the locked door bars the exit on the left until its switch is taken
     grid = tiles()
     grid[:9] = 1
@@ -83,19 +83,19 @@ def test_the_remaining_path_follows_doors_as_they_open():
     assert left[opened] == pytest.approx(run.position[opened, 0] - 6 * 20, abs=45)
 
 
-def test_other_levels_and_no_sections_are_refused():
+def test_compare_invalid_arguments_raise_error():
     with pytest.raises(ReplayError, match="fast and B were recorded"):
         compare_replays(FAST, Replay(corridor(spawn=22), FAST.inputs))
     with pytest.raises(ReplayError, match="sections=0"):
         compare_replays(FAST, SLOW, sections=0)
 
 
-def test_a_level_without_a_way_has_no_marks():
+def test_compare_level_without_path_has_no_marks():
     level = nppsim.Level.build(tiles(), (60, FLOOR))
     assert compare_replays(Replay(level, np.full(9, 2)), Replay(level, np.full(9, 4)))[0].marks == ()
 
 
-def test_the_command_prints_text_json_and_a_picture(tmp_path, capsys):
+def test_diff_command_prints_text_json_and_picture(tmp_path, capsys):
     FAST.save(tmp_path / "a.replay")
     SLOW.save(tmp_path / "b.replay")
     arguments = ["diff", str(tmp_path / "a.replay"), str(tmp_path / "b.replay")]

@@ -18,19 +18,19 @@ some_inputs = st.binary(min_size=1, max_size=60).map(lambda data: bytes(value & 
 
 
 @given(inputs=some_inputs, offset=st.sampled_from([0, SAVED_REPLAY_OFFSET]), packed=st.booleans())
-def test_inputs_are_read_plain_and_packed_and_behind_a_header(inputs, offset, packed):
+def test_load_inputs_plain_packed_and_with_header(inputs, offset, packed):
     data = b"\xaa" * offset + (zlib.compress(inputs) if packed else inputs)
     (part,) = parse_inputs(data, offset=offset)
     assert part.tobytes() == inputs and part.dtype == np.uint8
 
 
 @given(parts=st.lists(some_inputs, min_size=5, max_size=5))
-def test_an_episode_has_five_parts(parts):
+def test_load_episode_has_five_parts(parts):
     assert [part.tobytes() for part in parse_inputs(zlib.compress(b"&".join(parts)))] == parts
 
 
 @pytest.mark.parametrize("compress", [True, False])
-def test_what_is_saved_is_loaded(tmp_path, compress):
+def test_save_and_load_inputs_restore_replay(tmp_path, compress):
     replay = Replay(LEVELS[0], np.frombuffer(INPUTS, np.uint8))
     save_inputs(tmp_path / "inputs", replay, compress)
     again = load_inputs(tmp_path / "inputs", LEVELS[0])
@@ -39,7 +39,7 @@ def test_what_is_saved_is_loaded(tmp_path, compress):
     assert [path.name for path in tmp_path.iterdir()] == ["inputs"]
 
 
-def test_an_episode_that_is_saved_is_loaded(tmp_path):
+def test_save_and_load_episode_restore_replays(tmp_path):
     replays = [Replay(level, np.arange(1, 3 + i)) for i, level in enumerate(LEVELS)]
     save_inputs(tmp_path / "episode", replays)
     again = load_episode(tmp_path / "episode", LEVELS)
@@ -63,14 +63,14 @@ def test_an_episode_that_is_saved_is_loaded(tmp_path):
         (b"\1&&\2", 0, r"no inputs for level 2 of 3; the file is damaged"),
     ],
 )
-def test_errors_name_file_place_and_remedy(data, offset, message):
+def test_load_inputs_errors_name_file_and_remedy(data, offset, message):
     with pytest.raises(ReplayError, match=message) as error:
         parse_inputs(data, "broken.inputs", offset)
     assert str(error.value).startswith("broken.inputs: ") and "\n" not in str(error.value)
 
 
 @given(st.binary(max_size=60), st.sampled_from([0, 5]))
-def test_random_bytes_are_read_or_refused(data, offset):
+def test_load_inputs_random_bytes_read_or_refused(data, offset):
     try:
         parts = parse_inputs(data, "random", offset)
     except ReplayError as error:
@@ -82,7 +82,7 @@ def test_random_bytes_are_read_or_refused(data, offset):
 
 
 @given(st.binary(min_size=1, max_size=4), st.integers(0, 60))
-def test_a_damaged_stream_is_never_read_as_other_inputs(change, place):
+def test_load_inputs_damaged_stream_raises_error(change, place):
     data = EPISODE[:place] + change + EPISODE[place + len(change) :]
     try:
         parts = parse_inputs(data, "damaged")
@@ -91,7 +91,7 @@ def test_a_damaged_stream_is_never_read_as_other_inputs(change, place):
     assert [part.tobytes() for part in parts] == [INPUTS] * 5
 
 
-def test_the_number_of_levels_must_fit(tmp_path):
+def test_load_episode_wrong_number_of_levels_raises_error(tmp_path):
     one, episode, two = (tmp_path / name for name in ("one", "episode", "two"))
     one.write_bytes(INPUTS)
     episode.write_bytes(EPISODE)

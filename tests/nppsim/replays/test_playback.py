@@ -35,7 +35,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_table_tells_how_each_replay_ends(folder, capsys):
+def test_replays_command_prints_outcomes(folder, capsys):
     assert main(["replays", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["ending", "frame", "inputs", "gold", "time,", "s", "score", "file"]
@@ -46,7 +46,7 @@ def test_the_table_tells_how_each_replay_ends(folder, capsys):
     assert lines[5] == "3 replays: 1 finished, 1 died, 1 ran out"
 
 
-def test_json_tells_the_same(folder, capsys):
+def test_replays_command_json_equals_table(folder, capsys):
     assert main(["replays", str(folder / "c.replay"), str(folder / "a.replay"), "--json"]) == 0
     died, won = json.loads(capsys.readouterr().out)
     assert (died["ending"], won["ending"]) == ("died", "finished")
@@ -58,7 +58,7 @@ def test_json_tells_the_same(folder, capsys):
     assert died["score"] is None
 
 
-def test_a_recording_excludes_a_rule_with_which_it_would_not_end_as_recorded():
+def test_play_back_selects_rules_of_recording():
     """A laser on the floor of a corridor: at 1 px per frame its beam reaches the ninja, which stands on the left."""
     level = corridor(entities=[(LASER, 40, FLOOR + 1, 2, 1)])
     played = play_back(Replay(level, np.zeros(300, np.uint8), success=False))
@@ -66,7 +66,7 @@ def test_a_recording_excludes_a_rule_with_which_it_would_not_end_as_recorded():
     assert play_back(WON).rules == {}, "no rule matters where no such entity is"
 
 
-def test_an_unreadable_file_is_told_and_the_others_are_played(folder, capsys):
+def test_play_files_unreadable_file_reported_and_others_played(folder, capsys):
     (folder / "b.replay").write_bytes(b"short")
     assert main(["replays", str(folder)]) == 1
     text = capsys.readouterr().out
@@ -74,7 +74,7 @@ def test_an_unreadable_file_is_told_and_the_others_are_played(folder, capsys):
     assert text.endswith("4 replays: 1 finished, 1 unreadable, 1 died, 1 ran out\n")
 
 
-def test_a_map_that_lacks_its_exit_gets_a_clear_answer(folder):
+def test_play_back_level_without_exit_reports_reason(folder):
     records = np.array([record for record in LEVEL.records if record[0] != 3])
     data = Level(LEVEL.tiles, records, exit_count=1).to_bytes()
     inputs = WON.inputs.tobytes()
@@ -86,7 +86,7 @@ def test_a_map_that_lacks_its_exit_gets_a_clear_answer(folder):
     )
 
 
-def test_replay_sets_are_played_one_by_one(tmp_path):
+def test_play_files_replay_set_entries(tmp_path):
     with ReplayWriter(tmp_path / "set.h5") as writer:
         writer.append(WON)
         writer.append(BLOWN_UP)
@@ -96,7 +96,7 @@ def test_replay_sets_are_played_one_by_one(tmp_path):
     assert played[2].file.endswith("set.h5#1")
 
 
-def test_names_in_capitals_are_replays_too(tmp_path):
+def test_find_files_uppercase_suffixes(tmp_path):
     WON.save(tmp_path / "B.REPLAY")
     with ReplayWriter(tmp_path / "set.h5") as writer:
         writer.append(WON)
@@ -110,7 +110,7 @@ def test_names_in_capitals_are_replays_too(tmp_path):
     assert Level.load(tmp_path / "out.map") == WON.level
 
 
-def test_a_replay_is_known_as_one_whatever_it_is_called(tmp_path, capsys):
+def test_find_files_recognises_replays_by_content(tmp_path, capsys):
     """As a level, its inputs would become records, and its tiles shift."""
     replay = Replay(LEVEL, BLOWN_UP.inputs, success=False)
     folder = tmp_path / "my.h5.d"
@@ -128,12 +128,12 @@ def test_a_replay_is_known_as_one_whatever_it_is_called(tmp_path, capsys):
         Level.load(folder / "0")
 
 
-def test_no_replays_is_an_error(tmp_path, capsys):
+def test_find_files_without_replays_raises_error(tmp_path, capsys):
     assert main(["replays", str(tmp_path)]) == 2
     assert "no *.replay or *.h5 files in it" in capsys.readouterr().err
 
 
-def test_the_shared_recordings_play_back_as_their_makers_saw_them():
+def test_shared_recordings_play_back_as_recorded():
     folder = SHARED / "replays"
     if not folder.is_dir():
         pytest.skip("no recorded replays beside the project")

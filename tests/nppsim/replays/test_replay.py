@@ -34,7 +34,7 @@ def attract(inputs=INPUTS, declared=None):
 
 
 @pytest.mark.parametrize(("data", "success"), [(compact_0(), None), (compact_1(), True), (attract(), False)])
-def test_each_format_gives_the_level_and_the_inputs(data, success):
+def test_from_bytes_each_format_gives_level_and_inputs(data, success):
     replay = Replay.from_bytes(data, "a.replay")
     assert replay.level == LEVEL
     assert replay.inputs.tobytes() == INPUTS
@@ -45,7 +45,7 @@ def test_each_format_gives_the_level_and_the_inputs(data, success):
     assert replay.level.name == replay.name == "a.replay"
 
 
-def test_what_is_saved_is_loaded(tmp_path):
+def test_save_and_load_restore_replay(tmp_path):
     replay = Replay(LEVEL, np.frombuffer(INPUTS, np.uint8), success=False)
     replay.save(tmp_path / "saved.replay")
     again = Replay.load(tmp_path / "saved.replay")
@@ -55,7 +55,7 @@ def test_what_is_saved_is_loaded(tmp_path):
 
 
 @given(inputs=st.lists(st.integers(0, 15), min_size=1, max_size=200), success=st.sampled_from([None, False]))
-def test_an_attract_file_gives_back_level_and_inputs_with_the_self_destruct_bit(inputs, success):
+def test_attract_file_restores_self_destruct(inputs, success):
     replay = Replay(LEVEL, np.array(inputs), success)
     data = replay.to_bytes("attract")
     again = Replay.from_bytes(data)
@@ -64,14 +64,14 @@ def test_an_attract_file_gives_back_level_and_inputs_with_the_self_destruct_bit(
     assert again.warnings == ()
 
 
-def test_an_attract_file_is_written_as_documented(tmp_path):
+def test_attract_file_written_as_documented(tmp_path):
     Replay(LEVEL, np.frombuffer(INPUTS, np.uint8)).save(tmp_path / "attract", format="attract")
     expected = bytearray(attract())
     expected[len(MAP) + 13 : len(MAP) + 17] = bytes(4)  # the level id is not known
     assert (tmp_path / "attract").read_bytes() == expected
 
 
-def test_what_a_format_cannot_hold_is_refused():
+def test_to_bytes_unsupported_content_raises_error():
     won = Replay(LEVEL, np.frombuffer(INPUTS, np.uint8), success=True, name="won")
     with pytest.raises(ReplayError, match="won: .*success=True"):
         won.to_bytes("attract")
@@ -80,7 +80,7 @@ def test_what_a_format_cannot_hold_is_refused():
 
 
 @given(inputs=st.lists(st.integers(0, 15), min_size=1, max_size=50))
-def test_a_mirrored_replay_exchanges_left_and_right(inputs):
+def test_mirrored_exchanges_left_and_right(inputs):
     replay = Replay(LEVEL, np.array(inputs), True, "a")
     image = mirror_replay(replay)
     assert image.level == mirror(LEVEL)
@@ -96,14 +96,14 @@ def test_a_mirrored_replay_exchanges_left_and_right(inputs):
 
 
 @pytest.mark.parametrize("data", [compact_0(declared=12), compact_1(declared=12), attract(declared=12)])
-def test_a_short_input_block_is_read_with_a_warning(data):
+def test_from_bytes_short_input_block_warns(data):
     replay = Replay.from_bytes(data)
     assert replay.inputs.tobytes() == INPUTS
     (warning,) = replay.warnings
     assert "12 inputs declared, 10 present" in warning
 
 
-def test_self_destruct_is_kept_from_attract_files_and_nowhere_else():
+def test_self_destruct_only_in_attract_files():
     inputs = bytes([0, 2, 9, 8])
     replay = Replay.from_bytes(attract(inputs))
     assert replay.inputs.tobytes() == inputs
@@ -131,13 +131,13 @@ def test_self_destruct_is_kept_from_attract_files_and_nowhere_else():
         (struct.pack("<II", 101, 1) + bytes(102), r"101 bytes; an N\+\+ map has at least 1235 .*file bytes 8 to 109"),
     ],
 )
-def test_errors_name_file_place_and_remedy(data, message):
+def test_load_errors_name_file_and_remedy(data, message):
     with pytest.raises(ReplayError, match=message) as error:
         Replay.from_bytes(data, "broken.replay")
     assert str(error.value).startswith("broken.replay: ")
 
 
-def test_a_path_that_cannot_be_read_is_a_replay_error(tmp_path):
+def test_load_unreadable_path_raises_replay_error(tmp_path):
     with pytest.raises(ReplayError, match=r"missing\.replay: cannot be read"):
         Replay.load(tmp_path / "missing.replay")
     with pytest.raises(ReplayError, match="is a folder; give a file"):
@@ -150,7 +150,7 @@ def test_a_path_that_cannot_be_read_is_a_replay_error(tmp_path):
     end=st.none() | st.integers(0, 1400),
     changes=st.lists(st.tuples(st.integers(0, 1400) | st.integers(0, 20), st.integers(0, 255)), max_size=8),
 )
-def test_damaged_files_are_read_or_refused_but_never_crash(data, end, changes):
+def test_from_bytes_damaged_read_or_refused(data, end, changes):
     data = bytearray(data[:end])
     for place, value in changes:
         if place < len(data):
@@ -167,7 +167,7 @@ def test_damaged_files_are_read_or_refused_but_never_crash(data, end, changes):
 
 
 @given(st.binary(max_size=64))
-def test_random_bytes_are_refused(data):
+def test_from_bytes_random_bytes_raise_error(data):
     with pytest.raises(ReplayError):
         Replay.from_bytes(data)
 
@@ -176,12 +176,12 @@ def test_random_bytes_are_refused(data):
     ("inputs", "message"),
     [([], "no inputs"), ([0.5], "float64"), ([16], "is 16"), ([-1], "is -1"), ([300], "is 300"), ([[0]], r"\[1, 1\]")],
 )
-def test_inputs_are_checked_on_construction(inputs, message):
+def test_replay_invalid_inputs_raise_error(inputs, message):
     with pytest.raises(ReplayError, match=message):
         Replay(LEVEL, np.array(inputs, dtype=None if inputs else np.uint8))
 
 
-def test_a_declared_frame_skip_must_fit_the_inputs():
+def test_replay_frame_skip_must_divide_inputs():
     inputs = np.array([1, 1, 1, 1, 2, 2], np.uint8)
     assert Replay(LEVEL, inputs, frame_skip=4).frame_skip == 4
     with pytest.raises(ReplayError, match="frame_skip=3"):
@@ -200,7 +200,7 @@ def test_actions_and_input_bytes_are_inverse():
     frame_skip=st.integers(1, 6),
     missing=st.integers(0, 5),
 )
-def test_decisions_survive_the_way_through_inputs(actions, frame_skip, missing):
+def test_actions_to_inputs_and_back_is_identity(actions, frame_skip, missing):
     frames = len(actions) * frame_skip - min(missing, frame_skip - 1)
     inputs = to_inputs(np.array(actions), frame_skip, frames)
     assert len(inputs) == frames
@@ -216,12 +216,12 @@ def test_decisions_survive_the_way_through_inputs(actions, frame_skip, missing):
         *(([1, 2], frames, f"{frames} frames do not end within the last of 2 decisions") for frames in (-1, 0, 4, 9)),
     ],
 )
-def test_actions_that_make_no_inputs_are_refused(actions, frames, message):
+def test_actions_invalid_values_raise_error(actions, frames, message):
     with pytest.raises(ReplayError, match=message):
         to_inputs(np.array(actions), 4, frames)
 
 
-def test_inputs_off_the_grid_are_refused_with_the_place():
+def test_decisions_off_grid_raises_error_with_position():
     inputs = np.array([0, 0, 0, 0, 2, 2, 4, 4], np.uint8)
     assert on_grid(inputs, 2)
     assert not on_grid(inputs, 4)
@@ -229,7 +229,7 @@ def test_inputs_off_the_grid_are_refused_with_the_place():
         to_decisions(inputs, 4)
 
 
-def test_the_recorded_human_replays_are_read_or_refused_by_name():
+def test_shared_human_replays_read_or_refused():
     folder = SHARED / "replays"
     if not folder.is_dir():
         pytest.skip(f"no recorded replays at {folder.name}: they are not part of the project")

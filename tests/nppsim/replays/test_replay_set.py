@@ -40,7 +40,7 @@ def path(tmp_path):
 
 @given(waves=st.lists(st.lists(st.tuples(replays, st.text("ab"), metadata), max_size=4), min_size=1, max_size=3))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_is_appended_is_read(tmp_path_factory, waves):
+def test_append_and_read_restore_replays(tmp_path_factory, waves):
     path = tmp_path_factory.mktemp("set") / "many.h5"
     everything = [row for wave in waves for row in wave]
     for wave in waves:
@@ -62,7 +62,7 @@ def test_what_is_appended_is_read(tmp_path_factory, waves):
             assert about.level_fingerprint == one.level.fingerprint
 
 
-def test_a_level_is_stored_once_and_read_once(path):
+def test_append_stores_level_once(path):
     with h5py.File(path) as file:
         assert len(file["levels/end"]) == 2
     with ReplaySet(path) as found:
@@ -74,7 +74,7 @@ def test_a_level_is_stored_once_and_read_once(path):
             found[3]
 
 
-def test_a_replay_of_a_set_is_loaded_like_a_file(path, tmp_path):
+def test_load_entry_of_set_like_file(path, tmp_path):
     assert [Replay.load(f"{path}#{i}").name for i in range(3)] == ["a", "", ""]
     with ReplayWriter(tmp_path / "one.h5") as writer:
         writer.append(replay(name="alone"))
@@ -87,7 +87,7 @@ def test_a_replay_of_a_set_is_loaded_like_a_file(path, tmp_path):
             Replay.load(place)
 
 
-def test_a_reader_keeps_what_he_opened_while_a_writer_appends(path):
+def test_reader_unaffected_by_later_appends(path):
     with ReplaySet(path) as before, ReplayWriter(path) as writer:
         writer.append(replay(2))
         writer.flush()
@@ -100,7 +100,7 @@ def test_a_reader_keeps_what_he_opened_while_a_writer_appends(path):
 
 
 @pytest.mark.parametrize(("owner", "name"), [(replayset, "_extend"), (Path, "write_bytes")])
-def test_a_flush_that_fails_leaves_the_file_as_it_was_and_can_be_repeated(path, monkeypatch, owner, name):
+def test_flush_failure_leaves_file_and_can_repeat(path, monkeypatch, owner, name):
     before = path.read_bytes()
     writer = ReplayWriter(path)
     writer.append(replay(2))
@@ -119,7 +119,7 @@ def test_a_flush_that_fails_leaves_the_file_as_it_was_and_can_be_repeated(path, 
         assert len(found) == 4
 
 
-def test_what_was_recorded_before_an_exception_is_kept(tmp_path):
+def test_exception_in_writer_keeps_flushed_replays(tmp_path):
     def play():
         with ReplayWriter(tmp_path / "play.h5") as writer:
             writer.append(replay())
@@ -131,7 +131,7 @@ def test_what_was_recorded_before_an_exception_is_kept(tmp_path):
         assert len(found) == 1
 
 
-def test_an_interruption_right_after_the_file_is_in_place_writes_nothing_twice(tmp_path, monkeypatch):
+def test_interruption_after_flush_writes_nothing_twice(tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
@@ -153,14 +153,14 @@ def test_an_interruption_right_after_the_file_is_in_place_writes_nothing_twice(t
         (replay(), {"score": float("nan")}, "the metadata are not JSON values"),
     ],
 )
-def test_what_cannot_be_stored_is_refused_at_once(tmp_path, one, more, message):
+def test_append_invalid_values_raise_error(tmp_path, one, more, message):
     writer = ReplayWriter(tmp_path / "out.h5")
     with pytest.raises(ReplayError, match=message):
         writer.append(one, **more)
     assert len(writer) == 0
 
 
-def test_what_cannot_be_printed_is_escaped(tmp_path):
+def test_names_with_control_characters_are_escaped(tmp_path):
     with ReplayWriter(tmp_path / "out.h5") as writer:
         writer.append(replay(name="a\0b"), category="two\nlines")
         writer.append(replay(name="\u00e9 \udcff"))
@@ -169,7 +169,7 @@ def test_what_cannot_be_printed_is_escaped(tmp_path):
         assert found.entry(0).category == "two\\nlines"
 
 
-def test_names_with_unusual_spaces_are_kept(tmp_path):
+def test_names_with_unusual_spaces_are_preserved(tmp_path):
     with ReplayWriter(tmp_path / "out.h5") as writer:
         writer.append(replay(name="Shot\u202f1\u3000\u00a0.replay"), category="\u00a0")
     with ReplaySet(tmp_path / "out.h5") as found:
@@ -204,7 +204,7 @@ def cut(name):
         (lambda file: file.pop("levels"), "the tables cannot be read .*levels.*; the file is damaged: copy it again"),
     ],
 )
-def test_errors_name_file_place_and_remedy(path, damage, message):
+def test_open_errors_name_file_and_remedy(path, damage, message):
     with h5py.File(path, "a") as file:
         damage(file)
     with pytest.raises(ReplayError, match=message) as error, ReplaySet(path) as found:
@@ -212,7 +212,7 @@ def test_errors_name_file_place_and_remedy(path, damage, message):
     assert str(path) in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_file_that_is_something_else_is_refused_and_never_overwritten(tmp_path):
+def test_writer_foreign_file_raises_error_without_change(tmp_path):
     other = tmp_path / "other.h5"
     other.write_bytes(b"mine")
     writer = ReplayWriter(other)
@@ -230,7 +230,7 @@ def test_a_file_that_is_something_else_is_refused_and_never_overwritten(tmp_path
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_damaged_bytes_are_noticed_or_harmless(path, tmp_path, seed):
+def test_open_damaged_bytes_detected_or_harmless(path, tmp_path, seed):
     data = bytearray(path.read_bytes())
     rng = np.random.default_rng(seed)
     if seed % 4 == 0:

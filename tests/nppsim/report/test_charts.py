@@ -19,18 +19,18 @@ EVERY = {
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_chart_is_a_png_on_a_transparent_ground(name):
+def test_lines_chart_is_transparent_png(name):
     with Image.open(io.BytesIO(EVERY[name]())) as picture:
         assert picture.width == round(charts.WIDTH * charts.UNIT_PIXELS)
         assert picture.convert("RGBA").getpixel((1, 1))[3] == 0
 
 
-def test_colours_begin_again_when_they_run_out():
+def test_colours_repeat_when_exhausted():
     found = [colour for colour, _, _ in charts.coloured(dict.fromkeys(range(8), 0))]
     assert found[:6] == list(charts.COLOURS) and found[6:] == list(charts.COLOURS[:2])
 
 
-def test_without_matplotlib_the_extra_is_named(monkeypatch):
+def test_charts_without_matplotlib_name_extra(monkeypatch):
     hide(monkeypatch, "matplotlib")
     for draw in EVERY.values():
         with pytest.raises(MissingPackageError, match=r"matplotlib .*nppsim\[train\]"):

@@ -30,11 +30,11 @@ def shown(value):
     (51_234.5, "51,234"), ("a & b", "a &amp; b"), ("", ""), ([], "–"), ({}, '<p class="missing">not run</p>'),
     ([1, None, "x"], "1, –, x"), ([0.5, [1, 2]], "0.5, 1, 2"), ("two\n  lines", "<pre>two\n  lines</pre>"),
 ])  # fmt: skip
-def test_plain_values_are_formatted(value, text):
+def test_format_plain_values(value, text):
     assert shown(value) == text
 
 
-def test_dictionaries_and_lists_of_them_become_tables():
+def test_tables_from_dictionaries_and_lists():
     assert "<tbody><tr><th>a</th><td>1</td></tr><tr><th>b</th><td>2, 3</td></tr></tbody>" in shown(
         {"a": 1, "b": [2, 3]}
     )
@@ -50,11 +50,11 @@ def test_dictionaries_and_lists_of_them_become_tables():
 @pytest.mark.parametrize("value", [
     SCRIPT, [SCRIPT], {SCRIPT: SCRIPT}, [{SCRIPT: SCRIPT}], {SCRIPT: {SCRIPT: [SCRIPT]}}, SCRIPT + "\n" + SCRIPT,
 ])  # fmt: skip
-def test_every_text_is_escaped(value):
+def test_render_escapes_text(value):
     assert "<script" not in shown(value) and "&lt;script&gt;" in shown(value)
 
 
-def test_a_page_lists_its_sections_and_needs_nothing_from_elsewhere():
+def test_page_lists_sections_without_external_resources():
     page = render_page("experiment.html", title=SCRIPT, **EMPTY)
     names = re.findall(r"<h2>(.*?)</h2>", page)
     assert re.findall(r'<a href="#(.*?)">(.*?)</a>', page) == [(name.lower().replace(" ", "-"), name) for name in names]
@@ -65,12 +65,13 @@ def test_a_page_lists_its_sections_and_needs_nothing_from_elsewhere():
 
 EMPTY = {
     "agent": None,
-    "summary": [], "verdicts": [], "methods": [], "results": [], "comparisons": [], "notes": [], "curves": [], "ledgers": [],
+    "summary": [], "verdicts": [], "methods": [], "results": [], "comparisons": [], "notes": [], "curves": [],
+    "reward_plots": [],
     "distillation": [], "architectures": {}, "parts": {}, "players": None, "config": None, "machine": None, "versions": None,
 }  # fmt: skip
 
 
-def test_an_undefined_template_variable_is_an_error():
+def test_render_undefined_variable_raises_error():
     with pytest.raises(jinja2.UndefinedError, match="verdicts"):
         render_page("experiment.html", title="a", **{name: v for name, v in EMPTY.items() if name != "verdicts"})
 
@@ -81,34 +82,34 @@ def test_wide_charts_are_shown_wider():
     assert wide(header + (1472).to_bytes(4, "big")) == 2
 
 
-def test_a_page_appears_whole_in_a_new_folder(tmp_path):
+def test_write_page_creates_folder_atomically(tmp_path):
     path = write_page("text – ü", tmp_path / "new" / "page.html")
     assert path.read_text(encoding="utf-8") == "text – ü"
     assert [file.name for file in path.parent.iterdir()] == ["page.html"]
 
 
 @pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
-def test_a_missing_package_is_named_before_the_work(monkeypatch, package):
+def test_check_packages_missing_package_named_first(monkeypatch, package):
     check_packages()
     hide(monkeypatch, package)
     with pytest.raises(MissingPackageError, match=rf"{package} .*nppsim\[train\]"):
         check_packages()
 
 
-def test_a_page_without_jinja2_names_the_extra(monkeypatch):
+def test_render_without_jinja2_names_extra(monkeypatch):
     hide(monkeypatch, "jinja2")
     environment.cache_clear()
     with pytest.raises(MissingPackageError, match=r"nppsim\[train\]"):
         render_page("experiment.html", title="a", **EMPTY)
 
 
-def test_nothing_of_the_extra_is_loaded_before_it_is_needed():
+def test_import_loads_no_optional_package():
     code = "import sys, nppsim, nppsim.report.pages, nppsim.report.charts, nppsim.pictures.render as r; "
     code += "sys.exit(bool({'jinja2', 'matplotlib', 'PIL'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-def test_the_wheel_holds_the_templates(tmp_path):
+def test_wheel_contains_templates(tmp_path):
     pytest.importorskip("setuptools", minversion="77")
     code = (
         "import os, sys; from setuptools import build_meta; "

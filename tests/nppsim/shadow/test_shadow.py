@@ -1,4 +1,4 @@
-"""Shadow validation: the simulator and its twins agree to the byte, and a value that is broken on purpose is found."""
+"""Shadow validation: the simulator and its references agree to the byte, and a value that is broken on purpose is found."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from nppsim.observe import layout
 from nppsim.reward import PRESETS, RewardConfig
 
 from places import ROOT
-from worlds import KINDS, MIXED, UNFINISHED, corridor, mixed_level, random_level, room
+from worlds import KINDS, MIXED, SPARSE_REWARDS, UNFINISHED, corridor, mixed_level, random_level, room
 
 SCRIPT = ROOT / "scripts" / "run_training_validation.sh"
 EVERY_TERM = RewardConfig(4.0, -1.0, 0.5, -0.01, 2.0, closest=0.01, proximity=0.3, exploration=0.05)
@@ -52,7 +52,7 @@ def play(sim, steps, seed=0):
 @pytest.mark.parametrize(
     ("reward", "observations"), [(EVERY_TERM, layout.ALL), *((name, ("state", "reachability")) for name in PRESETS)]
 )
-def test_random_play_agrees_with_the_reference(reward, observations):
+def test_random_play_agrees_with_reference(reward, observations):
     sim = BatchSimulator(short_bank(), len(LEVELS), observations=observations, reward=reward, gamma=0.97, shadow=True)
     outcomes = play(sim, 40)
     assert set(outcomes) == {0, 1, 2}  # time-out, win, death
@@ -61,7 +61,7 @@ def test_random_play_agrees_with_the_reference(reward, observations):
     assert (sim._fields.key >= 0).any()  # doors were touched, and ways changed
 
 
-def test_random_play_with_moving_entities_agrees_with_the_reference():
+def test_random_play_moving_entities_agree_with_reference():
     everything, few = MIXED + UNFINISHED, [*KINDS, (20, 28), (20, 28, 17), (10, 11, 24)]
     levels = [mixed_level(seed, 0.1, 60, kinds=everything) for seed in range(3)]
     levels += [mixed_level(seed, 0.05, 40, kinds=kinds, doors=0) for seed, kinds in enumerate(few)]
@@ -84,7 +84,7 @@ def test_random_play_with_moving_entities_agrees_with_the_reference():
     assert {state for kind, state in seen if kind == 28} == {0, 1, 2, 3}
 
 
-def test_a_bank_without_completions_is_compared_too():
+def test_bank_without_completions_agrees():
     bank = LevelBank([mixed_level(0, num_entities=60, kinds=MIXED + UNFINISHED)], completions=False)
     sim = BatchSimulator(bank, 1, observations=layout.ALL, shadow=True)
     play(sim, 5)
@@ -92,14 +92,14 @@ def test_a_bank_without_completions_is_compared_too():
 
 
 @pytest.mark.parametrize("frame_skip", [1, 3])
-def test_any_frame_skip_and_any_choice_of_observations_agree(frame_skip):
+def test_any_frame_skip_and_observations_agree(frame_skip):
     for keys in (("state",), ("hazards",), ("surroundings", "reachability"), ("player_frame", "switches", "entities")):
         sim = BatchSimulator(short_bank(), 4, frame_skip=frame_skip, observations=keys, shadow=True)
         play(sim, 10)
         assert (sim.shadow.comparisons, sim.shadow.mismatches) == (11 * 4, 0)
 
 
-def test_snapshots_may_be_restored_between_steps():
+def test_restored_snapshots_between_steps_agree():
     sim = BatchSimulator(short_bank(), 4, reward=EVERY_TERM, shadow=True)
     play(sim, 10)
     before = [sim.snapshot(i) for i in range(4)]
@@ -112,12 +112,12 @@ def test_snapshots_may_be_restored_between_steps():
     assert sim.shadow.mismatches == 0
 
 
-def test_gymnasium_environments_are_compared_with_their_last_observations(monkeypatch):
+def test_gymnasium_envs_final_observations_agree(monkeypatch):
     monkeypatch.setenv("NPPSIM_SHADOW", "1")
     bank = short_bank()
     single, many = (
         NppEnv(bank, layout.ALL),
-        NppVectorEnv(bank, 5, layout.ALL, reward="legacy_october", autoreset_mode="SAME_STEP"),
+        NppVectorEnv(bank, 5, layout.ALL, reward=SPARSE_REWARDS, autoreset_mode="SAME_STEP"),
     )
     for level in range(3):
         single.reset(options={"level": level})
@@ -159,26 +159,26 @@ def set_to(array, index, value):
         (
             lambda s: set_to(s.obs["game_state"], (1, 2), 9.5),
             "game_state",
-            r"index \(2,\) \(vx\): simulator 9.5, twin ",
+            r"index \(2,\) \(vx\): simulator 9.5, reference ",
         ),
         (lambda s: set_to(s.obs["hazards"], (1, 7, 4), 4.0), "hazards", r"index \(7, 4\) \(radius\)"),
         (
             lambda s: set_to(s.obs["global_view"], (1, 9, 5, 0), 1),
             "global_view",
-            r"index \(9, 5, 0\): simulator 1, twin 255",
+            r"index \(9, 5, 0\): simulator 1, reference 255",
         ),
-        (lambda s: set_to(s.rewards, 1, 0.25), "reward", r"index \(\): simulator 0.25, twin -?0.0"),
-        (lambda s: set_to(s.state.terms, (1, 3), 1.0), "ledger terms", r"index \(3,\) \(time\)"),
-        (lambda s: set_to(s.state.progress["potential"], 1, -1.0), "ledger potential", "simulator -1.0"),
+        (lambda s: set_to(s.rewards, 1, 0.25), "reward", r"index \(\): simulator 0.25, reference -?0.0"),
+        (lambda s: set_to(s.state.terms, (1, 3), 1.0), "reward sums", r"index \(3,\) \(time\)"),
+        (lambda s: set_to(s.state.progress["potential"], 1, -1.0), "progress potential", "simulator -1.0"),
         (
             lambda s: set_to(s.state.entities["active"], (1, 1), 0),
             "entities",
-            r"\(1,\) \(active\): simulator 0, twin 1",
+            r"\(1,\) \(active\): simulator 0, reference 1",
         ),
-        (lambda s: set_to(s.truncated, 1, True), "truncated", "simulator True, twin False"),
+        (lambda s: set_to(s.truncated, 1, True), "truncated", "simulator True, reference False"),
     ],
 )
-def test_a_broken_value_is_reported_with_its_place(monkeypatch, capsys, change, kind, words):
+def test_broken_value_reported_with_position(monkeypatch, capsys, change, kind, words):
     sim = broken(monkeypatch, change, observations=layout.ALL)
     assert sim.shadow.kinds[kind] == 1
     assert sim.shadow.mismatches_of[0] == sim.shadow.mismatches_of[2] == 0
@@ -189,7 +189,7 @@ def test_a_broken_value_is_reported_with_its_place(monkeypatch, capsys, change, 
     assert re.search(words, lines[0])
 
 
-def test_a_broken_path_is_counted_in_every_environment_and_reported_once(monkeypatch, capsys):
+def test_broken_path_counted_everywhere_and_reported_once(monkeypatch, capsys):
     def change(sim):
         sim.bank.paths.distance[0, 1, 30 * 51 + 23] += 1
         sim.bank.paths.next_step[0, 0, 5 * 51 + 23] ^= 1
@@ -203,7 +203,7 @@ def test_a_broken_path_is_counted_in_every_environment_and_reported_once(monkeyp
     assert "first mismatch of path step: environment 0, level 'win', frame 12, index (0, 5, 23): simulator 1" in printed
 
 
-def test_a_broken_path_behind_an_open_door_is_found():
+def test_broken_path_behind_open_door_detected():
     sim = BatchSimulator(LEVELS[2:3], 1, shadow=True)
     sim.reset()
     while not sim.obs["switch_states"][0, 4]:
@@ -214,14 +214,14 @@ def test_a_broken_path_behind_an_open_door_is_found():
     assert sim.shadow.kinds["path distance"] == 1
 
 
-def test_a_broken_end_of_an_episode_is_found():
+def test_broken_episode_end_detected():
     sim = BatchSimulator(short_bank(time_limit=12), 2, observations=("state",), shadow=True)
     sim.reset()
     for _ in range(3):
         sim.bank.path_length[sim.next_level] += 1.0  # of the level that comes next
         sim.step(np.zeros(2, int))
     assert sim.finished.tolist() == [0, 1]
-    assert sim.shadow.kinds["ledger path_start"] == 2
+    assert sim.shadow.kinds["progress path_start"] == 2
 
 
 # ---------------------------------------------------------------------------------------------------- switching, reports
@@ -229,7 +229,7 @@ def test_a_broken_end_of_an_episode_is_found():
     ("variable", "argument", "on"),
     [(None, None, False), ("1", None, True), ("0", None, False), ("1", False, False), (None, True, True)],
 )
-def test_validation_is_off_unless_requested(monkeypatch, variable, argument, on):
+def test_shadow_off_unless_requested(monkeypatch, variable, argument, on):
     monkeypatch.delenv("NPPSIM_SHADOW", raising=False)
     if variable is not None:
         monkeypatch.setenv("NPPSIM_SHADOW", variable)
@@ -240,12 +240,12 @@ def test_validation_is_off_unless_requested(monkeypatch, variable, argument, on)
     assert (sim.shadow is not None) == on
 
 
-def test_validation_is_not_imported_unless_requested():
+def test_shadow_not_imported_unless_requested():
     code = "import sys, nppsim; nppsim.BatchSimulator; sys.exit('nppsim.shadow' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-def test_a_line_is_printed_after_a_thousand_comparisons(capsys):
+def test_progress_printed_after_1000_comparisons(capsys):
     sim = BatchSimulator(short_bank(LEVELS[:1]), 50, observations=("state",), shadow=True)
     play(sim, 25)
     assert "shadow: 1,000 comparisons, 0 mismatches\n" in capsys.readouterr().err
@@ -265,7 +265,7 @@ sim.reset()
 """
 
 
-def test_the_total_is_printed_at_the_end_of_a_process():
+def test_total_printed_at_process_end():
     environment = os.environ | {"NPPSIM_SHADOW": "1"}
     command = [sys.executable, "-c", TOTAL]
     done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True)
@@ -296,7 +296,7 @@ def validation(tmp_path, mode, *flags, comparisons=None, mismatches=0, status=0)
     return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
 
 
-def test_the_validation_script_passes_on_flags_and_keeps_a_log(tmp_path):
+def test_validation_script_passes_flags_and_writes_log(tmp_path):
     done = validation(tmp_path, "320", "--seeds", "7", comparisons=10)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "trained with shadow=1" in done.stdout
@@ -318,7 +318,7 @@ def test_the_validation_script_passes_on_flags_and_keeps_a_log(tmp_path):
         ("31", {}, "give at least 32"),
     ],
 )
-def test_the_validation_script_fails_unless_everything_promised_was_compared(tmp_path, mode, outcome, words):
+def test_validation_script_fails_on_incomplete_comparison(tmp_path, mode, outcome, words):
     done = validation(tmp_path, mode, **outcome)
     assert done.returncode != 0
     assert words in done.stdout + done.stderr

@@ -23,7 +23,7 @@ from nppsim.studio.library import Library
 from worlds import FLOOR, corridor, moving_level, room, straight
 
 
-def test_the_gallery_lists_the_levels_of_the_folders(page):
+def test_levels_endpoint_lists_folder_levels(page):
     cards = page.get("levels").json()["levels"]
     assert [(card["id"], card["category"], card["par"]) for card in cards] == [
         (straight().fingerprint, "simple", 70),
@@ -36,13 +36,13 @@ def test_the_gallery_lists_the_levels_of_the_folders(page):
     assert "no such level" in page.get("levels/0123", 404).json()["error"]
 
 
-def test_the_film_of_the_gallery_is_a_win_on_a_level_shipped_with_nppsim(page):
+def test_film_is_win_on_shipped_level(page):
     film = Library().film()
     assert film["outcome"] == "won" and film["level"] in [card["id"] for card in Library().levels()["levels"]]
     assert page.get("film").json() == {"run": None}  # the gallery has other levels
 
 
-def test_campaign_files_level_files_and_empty_folders_are_opened(pack, tmp_path):
+def test_library_opens_campaigns_files_and_empty_folders(pack, tmp_path):
     (tmp_path / "own").mkdir()
     moving_level().save(tmp_path / "lone.level")
     library = Library([pack, f"{pack}#1", tmp_path / "lone.level", tmp_path / "own"])
@@ -58,21 +58,21 @@ def test_campaign_files_level_files_and_empty_folders_are_opened(pack, tmp_path)
     ("data", "recognised"),
     [(b"PK\3\4", "zip archive"), (b"\x89PNG", "PNG"), (b"$cut#000000", "campaign file"), (b"\x89HDF", "--replays")],
 )
-def test_a_file_that_is_no_level_is_refused_with_the_format_that_was_recognised(tmp_path, data, recognised):
+def test_library_foreign_file_raises_error_with_format(tmp_path, data, recognised):
     (tmp_path / "file").write_bytes(data + bytes(9))
     with pytest.raises(StudioError) as refused:
         Library([tmp_path / "file"])
     assert recognised in str(refused.value)
 
 
-def test_levels_follow_each_other(pack):
+def test_levels_listed_in_order(pack):
     library = Library([pack])
     ids = [card["id"] for card in library.levels()["levels"]]
     documents = list(map(library.document, ids))
     assert [one["next"] for one in documents] == [*ids[1:], None]
 
 
-def test_a_campaign_file_that_is_dropped_joins_the_gallery(page, pack):
+def test_open_campaign_file_adds_levels(page, pack):
     data = pack.read_bytes() + b"$cut off#0000000"
     opened = page.post("open", data, **{"X-File-Name": "mine.txt"})
     assert (opened["levels"], opened["category"]) == (6, "mine") and "mine.txt#6" in opened["warnings"][0]
@@ -82,7 +82,7 @@ def test_a_campaign_file_that_is_dropped_joins_the_gallery(page, pack):
     assert page.studio.library.level(straight(length=13).fingerprint).category == "mine"
 
 
-def test_support_is_shown_and_what_is_left_out(page):
+def test_card_shows_support_and_omissions(page):
     level = room(entities=[(ROCKET_TURRET, 50, 20), (27, 60, 30)])
     opened = page.post("open", level.to_bytes())
     assert not opened["warnings"]  # the stage shows it
@@ -92,26 +92,26 @@ def test_support_is_shown_and_what_is_left_out(page):
     assert page.get("levels").json()["levels"][-1]["support"] == document["support"]
 
 
-def test_without_folders_the_levels_that_come_with_nppsim_are_shown():
+def test_library_default_levels_are_shipped():
     shown = Library().levels()
     assert len(shown["levels"]) == 30 and not shown["problems"]
 
 
-def test_unreadable_levels_are_listed_as_problems(levels):
+def test_unreadable_levels_listed_as_problems(levels):
     file = levels / LevelSet.open(levels).entries[1].file
     file.write_bytes(b"broken")
     shown = Library([levels]).levels()
     assert len(shown["levels"]) == 1 and str(file) in shown["problems"][0]
 
 
-def test_more_levels_than_can_be_shown_are_refused(levels, monkeypatch):
+def test_library_too_many_levels_raises_error(levels, monkeypatch):
     monkeypatch.setattr(library, "MAX_LEVELS", 1)
     with pytest.raises(ConfigError, match="--levels: 2 levels; at most 1"):
         Library([levels])
 
 
 @pytest.mark.parametrize("format", ["map", "text"])
-def test_a_level_is_given_as_a_file_and_opened_again(page, format):
+def test_level_download_reopens_as_same_level(page, format):
     answer = page.get(f"levels/{moving_level().fingerprint}/file?format={format}")
     assert answer.headers["content-disposition"].startswith("attachment; filename=")
     expected = moving_level().to_bytes() if format == "map" else moving_level().to_text().encode()
@@ -120,7 +120,7 @@ def test_a_level_is_given_as_a_file_and_opened_again(page, format):
     assert "give one of" in page.get(f"levels/{moving_level().fingerprint}/file?format=exe", 400).json()["error"]
 
 
-def test_a_level_that_was_opened_joins_the_gallery(page):
+def test_open_level_file_adds_level(page):
     level = corridor(title="Along")
     opened = page.post("open", level.to_bytes(), **{"X-File-Name": quote("../../etc/Gänge.map")})
     assert opened == {"level": level.fingerprint, "levels": 1, "category": None, "run": None, "warnings": []}
@@ -130,7 +130,7 @@ def test_a_level_that_was_opened_joins_the_gallery(page):
 
 
 @pytest.mark.parametrize("format", ["compact", "attract"])
-def test_a_replay_that_was_opened_is_a_level_and_a_run(page, winning, format):
+def test_open_replay_file_adds_level_and_run(page, winning, format):
     replay = Replay(corridor(), winning.inputs)
     opened = page.post("open", replay.to_bytes(format), **{"X-File-Name": "mine"})
     run = nppsim.simulate(corridor(), winning.inputs)
@@ -151,18 +151,18 @@ def test_a_replay_that_was_opened_is_a_level_and_a_run(page, winning, format):
         (b"\x89HDF\r\n\x1a\n" + b"\0" * 3000, "a.h5", "--replays"),
     ],
 )
-def test_files_that_are_neither_are_refused_with_the_reason(page, data, name, message):
+def test_open_unknown_file_raises_error_with_reason(page, data, name, message):
     assert message in page.post("open", data, 400, **{"X-File-Name": name})["error"]
 
 
-def test_tolerated_defects_are_reported(page, winning):
+def test_open_defective_file_returns_warnings(page, winning):
     cut = Replay(winning.level, winning.inputs).to_bytes("attract")[:-5]
     (warning,) = page.post("open", cut)["warnings"]
     assert f"{winning.frames} inputs declared, {winning.frames - 5} present" in warning
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_damaged_files_are_opened_or_refused_but_never_a_failure(page, winning, seed):
+def test_open_damaged_file_never_fails_unexpectedly(page, winning, seed):
     rng = np.random.default_rng(seed)
     whole = [moving_level().to_bytes(), winning.to_bytes(), Replay(winning.level, winning.inputs).to_bytes("attract")]
     data = bytearray(whole[seed % 3])
@@ -174,14 +174,14 @@ def test_damaged_files_are_opened_or_refused_but_never_a_failure(page, winning, 
     assert answer.status_code in (200, 400), answer.text
 
 
-def test_opened_levels_are_bounded_and_the_oldest_are_forgotten(page, monkeypatch):
+def test_opened_levels_bounded_oldest_dropped(page, monkeypatch):
     monkeypatch.setattr(library, "MAX_OPENED", 2)
     ids = [page.post("open", corridor(spawn).to_bytes())["level"] for spawn in (20, 24, 28)]
     page.get(f"levels/{ids[0]}", 404)
     page.get(f"levels/{ids[1]}"), page.get(f"levels/{ids[2]}")
 
 
-def test_replays_of_the_folders_are_listed_and_shown(page, winning, tmp_path):
+def test_replays_listed_and_shown(page, winning, tmp_path):
     (known,) = page.get("replays").json()["replays"]
     assert known == {
         "number": 0,
@@ -202,7 +202,7 @@ def test_replays_of_the_folders_are_listed_and_shown(page, winning, tmp_path):
     assert replay.level == corridor() and of_set.document(corridor().fingerprint)["id"] == corridor().fingerprint
 
 
-def test_unreadable_replays_are_listed_as_problems(winning, tmp_path):
+def test_unreadable_replays_listed_as_problems(winning, tmp_path):
     winning.save(tmp_path / "good.replay")
     (tmp_path / "bad.replay").write_bytes(b"bad")
     (tmp_path / "bad.h5").write_bytes(b"bad")
@@ -215,13 +215,13 @@ def test_unreadable_replays_are_listed_as_problems(winning, tmp_path):
 # Recordings
 
 
-def keep(page, level, inputs, outcome="won"):
+def store(page, level, inputs, outcome="won"):
     category = page.studio.library.level(level.fingerprint).category
-    return page.studio.recordings.keep(level, np.array(inputs, np.uint8), outcome, "mine", category, 0).number
+    return page.studio.recordings.store(level, np.array(inputs, np.uint8), outcome, "mine", category, 0).number
 
 
-def test_a_recording_is_a_file_in_both_formats(page, winning):
-    number = keep(page, winning.level, winning.inputs)
+def test_recording_downloads_in_both_formats(page, winning):
+    number = store(page, winning.level, winning.inputs)
     for format in ("compact", "attract"):
         answer = page.get(f"recordings/{number}/file?format={format}")
         replay = Replay.from_bytes(answer.content)
@@ -232,16 +232,16 @@ def test_a_recording_is_a_file_in_both_formats(page, winning):
     assert (card["number"], card["outcome"], card["category"]) == (number, "won", "simple")
 
 
-def test_a_recording_that_is_removed_is_gone(page, winning):
-    number = keep(page, winning.level, winning.inputs)
+def test_removed_recording_is_not_found(page, winning):
+    number = store(page, winning.level, winning.inputs)
     answer = page.client.delete(f"/api/recordings/{number}", headers=page.headers)
     assert answer.status_code == 200
     page.get(f"recordings/{number}/file", 404)
 
 
-def test_stored_runs_are_in_no_file_until_they_are_downloaded_or_become_demonstrations(page, winning, tmp_path):
+def test_recordings_unsaved_until_downloaded_or_demonstrated(page, winning, tmp_path):
     numbers = [
-        keep(page, winning.level, inputs) for inputs in (winning.inputs, [0, *winning.inputs], winning.inputs[:9])
+        store(page, winning.level, inputs) for inputs in (winning.inputs, [0, *winning.inputs], winning.inputs[:9])
     ]
 
     def unsaved():
@@ -267,19 +267,19 @@ def test_stored_runs_are_in_no_file_until_they_are_downloaded_or_become_demonstr
     assert "nothing to save" in page.get("recordings/file", 404).json()["error"]
 
 
-def test_the_number_of_recordings_is_bounded(page, winning, monkeypatch):
+def test_recordings_count_is_bounded(page, winning, monkeypatch):
     monkeypatch.setattr(recordings, "MAX_RUNS", 1)
-    keep(page, winning.level, winning.inputs)
+    store(page, winning.level, winning.inputs)
     with pytest.raises(ValueError, match="remove some"):
-        keep(page, winning.level, winning.inputs)
+        store(page, winning.level, winning.inputs)
 
 
-def test_a_finished_run_becomes_a_demonstration_that_training_takes(page, winning):
+def test_won_recording_becomes_training_demonstration(page, winning):
     from bc.demonstrations import find_replays, load_demonstrations
 
     # not on the grid of decisions, and with something after the exit that belongs to it no more
     inputs = np.concatenate([[0], winning.inputs, [0, 0, 0]])
-    number = keep(page, winning.level, inputs)
+    number = store(page, winning.level, inputs)
     answer = page.post(f"recordings/{number}/demonstration")
     added, summary = answer["added"], answer["demonstrations"]
     assert added["retimed"] and added["frames"] == nppsim.simulate(winning.level, inputs).frames
@@ -287,7 +287,7 @@ def test_a_finished_run_becomes_a_demonstration_that_training_takes(page, winnin
     assert summary["categories"] == {"simple": 1} and summary["missing_categories"] == ["odd"]
     found = load_demonstrations(find_replays(page.studio.demonstrations.folder), 4)
     (one,) = found.demonstrations
-    assert not found.left_out and one.category == "simple" and one.retimed and one.level == winning.level
+    assert not found.excluded and one.category == "simple" and one.retimed and one.level == winning.level
     (page.studio.demonstrations.folder / "bad.replay").write_bytes(b"bad")
     after = page.get("recordings").json()["demonstrations"]
     assert after["recordings"] == 1 and "bad.replay" in after["problems"][0]
@@ -314,24 +314,24 @@ THROUGH_THE_GAP = [2] * 23 + [3] * 5 + [2] * 95
         (gap(), THROUGH_THE_GAP, "won", "cannot be re-timed"),
     ],
 )
-def test_a_run_that_training_would_leave_out_is_refused_and_nothing_written(page, level, inputs, outcome, message):
+def test_invalid_demonstration_refused_and_nothing_written(page, level, inputs, outcome, message):
     page.studio.library.add(level)
     assert nppsim.simulate(level, np.array(inputs, np.uint8)).outcome == outcome
-    number = keep(page, level, inputs, outcome)
+    number = store(page, level, inputs, outcome)
     error = page.post(f"recordings/{number}/demonstration", status=409)["error"]
     assert message in error
     assert not page.studio.demonstrations.folder.exists()
 
 
-def test_a_category_cannot_lead_out_of_the_folder(page):
+def test_category_cannot_leave_folder(page):
     for category in ("../../up", "..", "/etc", "a\\b", "", None, "Ünsinn ü"):
         name = recordings._folder_name(category)
         assert name and "/" not in name and "\\" not in name and name not in (".", "..")
 
 
-def test_nothing_is_written_by_looking(page, winning, tmp_path):
+def test_read_requests_write_nothing(page, winning, tmp_path):
     before = sorted(tmp_path.rglob("*"))
-    number = keep(page, winning.level, winning.inputs)
+    number = store(page, winning.level, winning.inputs)
     for path in ("state", "levels", "replays", "replays/0/run", "recordings", f"recordings/{number}/file"):
         page.get(path)
     page.post("open", straight().to_bytes())
@@ -340,19 +340,19 @@ def test_nothing_is_written_by_looking(page, winning, tmp_path):
 
 def test_disk_errors_are_reported(page, winning):
     page.studio.demonstrations.folder.write_text("a file where the folder should be")
-    number = keep(page, winning.level, winning.inputs)
+    number = store(page, winning.level, winning.inputs)
     answer = page.post(f"recordings/{number}/demonstration", status=500)
     assert str(page.studio.demonstrations.folder) in answer["error"]
 
 
-def test_the_page_and_its_files_are_there(page):
+def test_page_and_static_files_are_served(page):
     text = page.client.get("/").text
     assert "<script" in text and "onclick" not in text and "style=" not in text
     for path in ("/static/js/app.js", "/static/js/api.js", "/static/style.css"):
         assert page.client.get(path).status_code == 200
 
 
-def test_par_of_each_objective_and_its_row_in_the_leaderboard(page, monkeypatch):
+def test_par_per_objective_enters_leaderboard(page, monkeypatch):
     monkeypatch.setattr(planner_process, "GOLD_TIME", 1.0)
     id = page.studio.library.add(corridor(80, 100, 120, entities=[(GOLD, 74, FLOOR)]))
     with page.client:
@@ -368,7 +368,7 @@ def test_par_of_each_objective_and_its_row_in_the_leaderboard(page, monkeypatch)
         assert "all-gold" in page.get(f"levels/{id}/par?objective=gold", 400).json()["error"]
 
 
-def test_an_unknown_par_time_is_searched_and_remembered(page):
+def test_unknown_par_searched_and_stored(page):
     known, unknown = straight().fingerprint, page.studio.library.add(corridor())
     with page.client:
         assert page.get(f"levels/{known}/par").json() == {"par": 70}  # that of the index

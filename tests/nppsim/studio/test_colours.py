@@ -29,18 +29,18 @@ def contrast(one, other):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_stand_out_from_their_grounds(scheme):
+def test_text_contrast_is_sufficient(scheme):
     found = COLOUR.findall((STATIC / "scene.css").read_text(encoding="utf-8"))
     colours = {name: light if scheme == "light" else dark for name, light, dark in found}
     for text, ground in [*PAIRS, ("on-accent", "accent")]:
         assert contrast(colours[text], colours[ground]) >= ENOUGH, (text, ground)
 
 
-def test_black_on_white_is_twenty_one_to_one():
+def test_contrast_black_on_white_is_21():
     assert contrast("000000", "ffffff") == pytest.approx(21)
 
 
-def test_the_page_and_pictures_have_the_same_schemes():
+def test_page_and_pictures_have_same_schemes():
     with painted(CLASSIC):
         assert Palette() == PALETTE
     sheet = stylesheet()
@@ -54,7 +54,7 @@ def test_the_page_and_pictures_have_the_same_schemes():
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_ninja_and_what_kills_stand_out_from_the_ground_of_each_scheme(scheme):
+def test_ninja_and_hazards_contrast_with_ground(scheme):
     with painted(scheme):
         ground = bytes(PALETTE.background).hex()
         assert contrast(bytes(PALETTE.ink).hex(), ground) > 7 and contrast(bytes(PALETTE.red).hex(), ground) > 3

@@ -45,7 +45,7 @@ def started(levels, tmp_path):
         process.stdout.close()
 
 
-def test_the_studio_serves_its_address_and_warns_of_unsaved_runs_before_it_ends(started):
+def test_studio_serves_and_warns_of_unsaved_runs(started):
     process, address = started
     root, token = address.split("/?token=")
     with urllib.request.urlopen(root, timeout=LIMIT_S) as answer:
@@ -57,7 +57,7 @@ def test_the_studio_serves_its_address_and_warns_of_unsaved_runs_before_it_ends(
         urllib.request.urlopen(f"{root}/api/levels", timeout=LIMIT_S)
     origin, socket = root, f"{root.replace('http', 'ws')}/ws/play?token={token}"
     with connect(socket, origin=origin, open_timeout=LIMIT_S, close_timeout=LIMIT_S) as game:
-        for message in ({"start": straight().fingerprint}, {"step": [2, 2]}, {"keep": {"label": "mine"}}):
+        for message in ({"start": straight().fingerprint}, {"step": [2, 2]}, {"store": {"label": "mine"}}):
             game.send(json.dumps(message))
             assert "error" not in json.loads(game.recv(LIMIT_S))
     for whose, key in (("http://evil.example", token), (None, token), (origin, "wrong")):
@@ -71,7 +71,7 @@ def test_the_studio_serves_its_address_and_warns_of_unsaved_runs_before_it_ends(
     assert "Traceback" not in rest
 
 
-def test_a_port_that_is_taken_is_refused_in_one_line(capsys):
+def test_studio_port_in_use_raises_error(capsys):
     with listening("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         assert main(["studio", "--no-browser", "--port", str(port)]) == 2
@@ -88,7 +88,7 @@ def test_a_port_that_is_taken_is_refused_in_one_line(capsys):
         ([], "cannot listen at 192.0.2.1"),
     ],
 )
-def test_invalid_arguments_are_refused_before_serving(flags, expected, capsys):
+def test_studio_invalid_arguments_raise_error_before_serving(flags, expected, capsys):
     not_ours = ["--host", "192.0.2.1"]  # an address for documents, so that nothing can be served
     assert main(["studio", "--no-browser", *not_ours, *flags]) == 2
     assert expected in capsys.readouterr().err

@@ -38,7 +38,7 @@ def frames_of(bank, inputs):
 
 
 @pytest.mark.parametrize("kind", range(len(KINDS)))
-def test_frame_documents_add_up_to_the_run_that_the_simulator_records(kind):
+def test_frame_documents_sum_to_simulated_run(kind):
     bank, inputs, run = play(kind, KINDS[kind])
     first, *frames = frames_of(bank, inputs)
     assert len(frames) == run.frames and first["f"] == 0 and first["all"]
@@ -57,7 +57,7 @@ def test_frame_documents_add_up_to_the_run_that_the_simulator_records(kind):
 
 
 @pytest.mark.parametrize("kind", range(len(KINDS)))
-def test_run_documents_give_any_frame_within_a_sixteenth_of_a_pixel(kind):
+def test_run_document_positions_within_sixteenth_pixel(kind):
     bank, inputs, run = play(kind, KINDS[kind])
     document = json.loads(json.dumps(run_document(bank, inputs, "a name", "#f00")))
     assert (document["frames"], document["outcome"], document["label"]) == (run.frames, run.outcome, "a name")
@@ -79,7 +79,7 @@ def test_run_documents_give_any_frame_within_a_sixteenth_of_a_pixel(kind):
         assert np.abs(places - run.entity_position[k]).max() <= 1 / 32
 
 
-def test_parts_of_a_run_add_up_to_its_document():
+def test_run_parts_sum_to_run_document():
     bank, inputs, _ = play(3, KINDS[1])
     writer, whole = RunWriter(bank), run_document(bank, inputs)
     parts = [writer.play(inputs[k : k + 7]) for k in range(0, len(inputs), 7)]
@@ -90,7 +90,7 @@ def test_parts_of_a_run_add_up_to_its_document():
     assert (parts[-1]["outcome"], parts[-1]["frames"]) == (whole["outcome"], whole["frames"])
 
 
-def test_a_beam_ends_where_the_simulator_has_it():
+def test_laser_beam_ends_where_simulated():
     bank, inputs, _ = play(7, (kinds.LASER,))
     game = Game(bank)
     writer = FrameWriter(game)
@@ -101,7 +101,7 @@ def test_a_beam_ends_where_the_simulator_has_it():
     assert lasers and beams == [[m["target_x"], m["target_y"], aims.BEAM] for m in lasers]
 
 
-def test_level_documents_name_entities_in_the_order_of_a_run():
+def test_level_document_entities_in_run_order():
     bank, _, run = play(1, KINDS[0])
     document = json.loads(json.dumps(level_document(bank, category="odd", par=90)))
     level = bank.levels[0]
@@ -116,7 +116,7 @@ def test_level_documents_name_entities_in_the_order_of_a_run():
     assert document["start"]["all"] and len(document["start"]["c"]) == len(run.entities)
 
 
-def test_a_game_goes_on_from_a_snapshot_as_it_did_before():
+def test_game_continues_from_snapshot():
     bank, inputs, run = play(3, KINDS[1])
     game = Game(bank)
     game.play(inputs[:40])
@@ -129,21 +129,21 @@ def test_a_game_goes_on_from_a_snapshot_as_it_did_before():
     assert (game.snapshot() == end).all() and game.frame == run.frames
 
 
-def test_a_game_stops_at_its_end():
+def test_game_stops_at_end():
     game = Game(straight())
     frames = game.play(np.full(600, 2, np.uint8))
     assert game.outcome == "won" and frames == game.frame < 600
     assert game.play(np.full(10, 2, np.uint8)) == 0 and game.frame == frames
 
 
-def test_a_run_with_too_much_in_it_is_refused(monkeypatch):
+def test_run_document_too_large_raises_error(monkeypatch):
     bank, inputs, _ = play(4, KINDS[4])  # drones
     monkeypatch.setattr(documents, "MAX_CHANGES", 10)
     with pytest.raises(StudioError, match="too many entities move"):
         run_document(bank, inputs)
 
 
-def test_a_run_too_long_to_show_is_refused():
+def test_run_document_too_long_raises_error():
     bank = LevelBank([straight()])
     with pytest.raises(StudioError, match="shorten it"):
         run_document(bank, np.zeros(documents.MAX_RUN_FRAMES + 1, np.uint8))

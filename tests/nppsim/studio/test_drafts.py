@@ -13,7 +13,7 @@ from nppsim.generate import CATEGORIES, generate
 from nppsim.levels import kinds
 from nppsim.levels.level import Level, LevelError
 from nppsim.levels.level_set import LevelSet
-from nppsim.studio.drafts import SWITCH_KINDS, WITH_SWITCH, draft_of, findings, level_of
+from nppsim.studio.drafts import SWITCH_KINDS, WITH_SWITCH, diagnostics, draft_of, level_of
 
 from worlds import corridor
 
@@ -47,23 +47,23 @@ def drafts(draw):
 
 
 @given(drafts())
-def test_a_draft_is_the_level_that_it_describes(draft):
+def test_level_of_draft_has_described_content(draft):
     level = level_of(draft)
     assert draft_of(level) == (draft, [])
     assert Level.from_bytes(level.to_bytes()) == level
 
 
-def test_generated_and_shipped_levels_are_the_drafts_that_are_made_of_them():
+def test_draft_of_level_round_trips():
     shipped = LevelSet.open(STARTER)
     levels = [shipped[i] for i in range(0, len(shipped), 3)] + [generate(name, 7)[0] for name in CATEGORIES[::4]]
     assert len(levels) > 10
     for level in levels:
         draft, lost = draft_of(level)
         assert lost == [] and level_of(draft) == level
-        assert not [finding for finding in findings(draft) if finding.severity != "note"]
+        assert not [diagnostic for diagnostic in diagnostics(draft) if diagnostic.severity != "note"]
 
 
-def test_losses_of_a_draft_are_listed():
+def test_draft_of_unrepresentable_level_lists_losses():
     level = corridor()
     spawns = np.vstack([level.records, [(kinds.NINJA, 9, 9, 0, 0)]])
     assert "second spawn" in draft_of(Level(level.tiles, spawns))[1][0]
@@ -96,7 +96,7 @@ def test_losses_of_a_draft_are_listed():
         ({"entities": [{"kind": 2, "x": 1, "y": 1, "orientation": 0, "mode": 0, "switch": [1, 1]}]}, "has no switch"),
     ],
 )
-def test_invalid_drafts_are_refused(change, said):
+def test_level_of_invalid_draft_raises_error(change, said):
     draft = draft_of(corridor())[0] | change
     with pytest.raises(LevelError, match=said):
         level_of(draft)
@@ -104,10 +104,10 @@ def test_invalid_drafts_are_refused(change, said):
 
 def findings_of(draft):
     """Findings about a draft."""
-    return [(finding.severity, finding.text) for finding in findings(draft)]
+    return [(diagnostic.severity, diagnostic.text) for diagnostic in diagnostics(draft)]
 
 
-def test_a_finishable_level_has_no_findings():
+def test_diagnostics_finishable_level_is_empty():
     assert findings_of(draft_of(corridor())[0]) == []
 
 
@@ -135,7 +135,7 @@ def test_a_finishable_level_has_no_findings():
         ),
     ],
 )
-def test_findings_describe_the_problems(change, severity, said):
+def test_diagnostics_describe_problems(change, severity, said):
     draft = copy.deepcopy(draft_of(corridor())[0])
     change(draft)
     found = findings_of(draft)

@@ -7,7 +7,7 @@ import pytest
 
 from nppsim.levels.level import Level
 from nppsim.studio import editing
-from nppsim.studio.agents import Ending
+from nppsim.studio.agents import EpisodeEnd
 from nppsim.studio.app import Studio
 from nppsim.studio.drafts import draft_of
 from nppsim.studio.errors import StudioError
@@ -34,7 +34,7 @@ def wish(**change):
     return json.dumps({"draft": DRAFT, "folder": 0, "name": "two", "replace": False} | change)
 
 
-def test_a_level_is_loaded_changed_and_saved(page):
+def test_level_loaded_changed_and_saved(page):
     taken = page.get(f"edit/drafts/{straight().fingerprint}").json()
     assert taken == {"draft": draft_of(straight())[0], "lost": []}
     assert page.post("edit/level", json.dumps({"draft": taken["draft"]}))["level"] == straight().fingerprint
@@ -47,7 +47,7 @@ def test_a_level_is_loaded_changed_and_saved(page):
     assert "not JSON" in page.post("edit/level", b"{", 400)["error"]
 
 
-def test_a_changed_title_is_downloaded(page):
+def test_changed_title_is_downloaded(page):
     renamed = draft_of(replace(straight(), title="another title"))[0]
     id = page.post("edit/level", json.dumps({"draft": renamed}))["level"]
     assert id == straight().fingerprint
@@ -55,7 +55,7 @@ def test_a_changed_title_is_downloaded(page):
     assert [card["id"] for card in page.get("levels").json()["levels"]].count(id) == 1
 
 
-def test_levels_are_saved_in_plain_folders_alone_and_replaced_when_that_is_confirmed(folder_page):
+def test_save_only_in_plain_folders_and_replace_on_confirmation(folder_page):
     page, plain = folder_page
     assert page.get("edit/folders").json() == {"folders": [str(plain)]}
     assert page.post("edit/save", wish()) == {"saved": "two.map"}
@@ -70,12 +70,12 @@ def test_levels_are_saved_in_plain_folders_alone_and_replaced_when_that_is_confi
     assert sorted(file.name for file in plain.iterdir()) == ["one.map", "three.level", "two.map"]
 
 
-def test_names_of_runs_lose_endings_of_files_alone():
+def test_run_names_lose_only_file_suffixes():
     names = {"my run, 2.13 s": "my run, 2.13 s", "simple/1.map": "simple/1", "a.REPLAY": "a", ".": ".", "": ""}
     assert {name: _without_ending(name) for name in names} == names
 
 
-def test_a_replaced_level_is_no_longer_listed(tmp_path):
+def test_replaced_level_is_not_listed(tmp_path):
     straight().save(tmp_path / "one.map")
     library = Library([tmp_path])
     library.document(straight().fingerprint)
@@ -86,27 +86,27 @@ def test_a_replaced_level_is_no_longer_listed(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../two", "/tmp/two", ".two", "", "a/b", "a\\b", "two\0", "x" * 81, "é"])
-def test_no_name_leads_out_of_a_folder(folder_page, name):
+def test_save_name_cannot_leave_folder(folder_page, name):
     page, plain = folder_page
     assert "not a valid name" in page.post("edit/save", wish(name=name), 400)["error"]
     assert "no such folder" in page.post("edit/save", wish(folder=1), 400)["error"]
     assert [file.name for file in plain.iterdir()] == ["one.map"]
 
 
-def test_a_draft_is_checked_and_then_searched(page):
+def test_check_draft_then_search(page):
     with page.client, page.socket("edit") as socket:
 
         def ask(message):
             socket.send_text(json.dumps(message))
             return socket.receive_json()
 
-        assert "spawn" in ask({"check": {**DRAFT, "spawn": None}, "number": 1})["findings"][0]["text"]
+        assert "spawn" in ask({"check": {**DRAFT, "spawn": None}, "number": 1})["diagnostics"][0]["text"]
         assert ask({"check": {}, "number": 2}) == {
             "error": "draft is not a level draft: title, tiles, spawn, entities missing", "number": 2,
         }  # fmt: skip
         assert "check missing" in ask({"number": 3})["error"]
         assert "no agent" in ask({"tries": DRAFT, "agent": "77", "number": 4})["error"]
-        assert ask({"check": DRAFT, "number": 5}) == {"findings": [], "number": 5}
+        assert ask({"check": DRAFT, "number": 5}) == {"diagnostics": [], "number": 5}
         assert socket.receive_json() == {"search": {"state": "starting"}, "number": 5}
         found = socket.receive_json()
         assert (found["number"], found["search"]["state"]) == (5, "found")
@@ -128,10 +128,10 @@ class Runner:
     def tries(self, levels, episodes, *, seed=0, deterministic=False):
         assert levels == [corridor()]
         for number in range(episodes):
-            yield Ending(0, "won" if number % 2 else "died", 60, 0.0, 0.0)
+            yield EpisodeEnd(0, "won" if number % 2 else "died", 60, 0.0, 0.0)
 
 
-def test_an_agent_tries_the_level_as_it_is(page, tmp_path):
+def test_agent_tries_draft(page, tmp_path):
     page.studio.roster = Roster([tmp_path / "agent"], find=Runner)
     with page.client, page.socket("edit") as socket:
         socket.send_text(json.dumps({"tries": DRAFT, "agent": "0", "number": 1}))
@@ -140,7 +140,7 @@ def test_an_agent_tries_the_level_as_it_is(page, tmp_path):
     assert expected[-1] == {"wins": 32, "tries": 64, "of": 64}
 
 
-def test_only_so_many_editors_are_open(page, monkeypatch):
+def test_number_of_editors_is_bounded(page, monkeypatch):
     monkeypatch.setattr(editing, "MAX_EDITORS", 0)
     with page.client, page.socket("edit") as socket:
         assert socket.receive()["code"] == 1013

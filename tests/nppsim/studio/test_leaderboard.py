@@ -11,7 +11,7 @@ from nppsim.studio.leaderboard import AGENT, PERSON, Leaderboard
 from worlds import straight
 
 
-def test_each_player_has_a_fastest_run_and_a_highest_score(tmp_path):
+def test_best_lists_fastest_and_highest_score_per_player(tmp_path):
     board = Leaderboard(tmp_path / "data" / "board.sqlite3")
     for frames, gold in ((300, 0), (200, 0), (250, 1), (260, 1), (201, 0)):
         board.add("level", PERSON, "Ann", frames, gold)
@@ -23,13 +23,13 @@ def test_each_player_has_a_fastest_run_and_a_highest_score(tmp_path):
     assert [(run["name"], run["score"]) for run in best["score"]] == [("Ann", 87.85), ("agent", 86.85)]
 
 
-def test_a_place_that_cannot_be_written_is_refused(tmp_path):
+def test_leaderboard_unwritable_file_raises_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError):
         Leaderboard(tmp_path / "file" / "board.sqlite3")
 
 
-def test_a_damaged_file_is_one_clear_error(tmp_path):
+def test_leaderboard_damaged_file_raises_error(tmp_path):
     file = tmp_path / "board.sqlite3"
     Leaderboard(file).add("level", PERSON, "Ann", 200, 0)
     data = bytearray(file.read_bytes())
@@ -43,7 +43,7 @@ def test_a_damaged_file_is_one_clear_error(tmp_path):
             use("level")
 
 
-def test_a_run_that_wins_is_entered_under_its_name(page):
+def test_won_run_enters_under_player_name(page):
     frames = simulate(straight(), np.full(600, 2, np.uint8)).frames
     with page.client, page.socket() as socket:
 

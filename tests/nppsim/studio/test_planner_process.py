@@ -21,7 +21,7 @@ from worlds import corridor
 OPEN = Level.build(np.zeros((23, 42), np.uint8), (20, 96), exits=[((160, 8), (80, 8))])  # out of reach
 
 
-def test_levels_are_finished_and_searches_given_up():
+def test_search_finishes_and_cancels():
     async def story():
         planner = PlannerProcess()
         try:
@@ -50,14 +50,14 @@ def test_levels_are_finished_and_searches_given_up():
 
 def compile_slowly(file):
     """Stand in for a function that compiles; runs in the planner's process."""
-    planner_process.announcement._depth, planner_process.announcement.count = 1, 3
+    planner_process.compilation._depth, planner_process.compilation.count = 1, 3
     time.sleep(1)
-    planner_process.announcement._depth = 0
+    planner_process.compilation._depth = 0
     time.sleep(1)
     Path(file).touch()
 
 
-def test_progress_of_compilation_is_reported(tmp_path):
+def test_search_reports_compilation_progress(tmp_path):
     async def story():
         planner = PlannerProcess()
         await planner.search(corridor())
@@ -73,7 +73,7 @@ def test_progress_of_compilation_is_reported(tmp_path):
     assert 3 in seen and seen[-1] is None and (tmp_path / "done").exists()
 
 
-def test_kernels_are_prepared_once(monkeypatch, tmp_path):
+def test_prepare_compiles_kernels_once(monkeypatch, tmp_path):
     async def story():
         plans = Plans(Leaderboard())
         for _ in range(2):

@@ -31,7 +31,7 @@ def headers(page, **changed):
         "[::1",
     ],
 )
-def test_a_foreign_host_gets_nothing(page, path, host):
+def test_foreign_host_is_refused(page, path, host):
     answer = page.client.get(path, headers=headers(page, Host=host))
     assert answer.status_code == 403 and "is not this machine" in answer.json()["error"]
 
@@ -39,14 +39,14 @@ def test_a_foreign_host_gets_nothing(page, path, host):
 @pytest.mark.parametrize(
     "host", ["127.0.0.1:8765", "localhost:8765", "LocalHost", "[::1]:8765", "localhost:9000", "localhost"]
 )
-def test_names_and_tunnels_of_this_machine_are_accepted(page, host):
+def test_local_names_and_tunnels_are_accepted(page, host):
     assert page.client.get("/api/state", headers=headers(page, Host=host, Origin=f"http://{host}")).status_code == 200
 
 
 @pytest.mark.parametrize(
     "origin", [EVIL, "null", "https://127.0.0.1:8765", "http://127.0.0.1:3000", "http://localhost:8765"]
 )
-def test_a_page_from_elsewhere_gets_nothing(page, origin):
+def test_foreign_origin_is_refused(page, origin):
     for answer in (
         page.client.get("/api/state", headers=headers(page, Origin=origin)),
         page.client.post("/api/open", content=b"x", headers=headers(page, Origin=origin)),
@@ -56,7 +56,7 @@ def test_a_page_from_elsewhere_gets_nothing(page, origin):
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", "ü"])
-def test_without_the_token_of_this_start_there_are_no_data(page, token):
+def test_request_without_token_is_refused(page, token):
     token = token and token.encode("latin-1")
     for path in ("state", "levels", "replays", "recordings"):
         assert page.client.get(f"/api/{path}", headers=headers(page, X_Studio_Token=token)).status_code == 401
@@ -64,7 +64,7 @@ def test_without_the_token_of_this_start_there_are_no_data(page, token):
     assert page.client.get("/").status_code == 200  # static files need no token
 
 
-def test_tokens_are_long_random_and_not_shown_by_accident():
+def test_tokens_are_random_and_hidden():
     first, second = Access(), Access()
     assert first.token != second.token and len(first.token) >= 32
     assert first.token not in repr(first)
@@ -80,7 +80,7 @@ def test_tokens_are_long_random_and_not_shown_by_accident():
         ("token={token}", {"Origin": EVIL, "Host": "evil.example"}),
     ],
 )
-def test_a_socket_wants_token_origin_and_host(page, query, more):
+def test_socket_requires_token_origin_and_host(page, query, more):
     path = f"/ws/play?{query.format(token=page.access.token)}"
     with pytest.raises((WebSocketDisconnect, WebSocketDenialResponse)):
         with page.connect(path, **more):
@@ -111,20 +111,20 @@ def test_a_socket_wants_token_origin_and_host(page, query, more):
         "/api/recordings/1e9/file",
     ],
 )
-def test_no_path_leads_out_of_what_the_studio_shows(page, path):
+def test_path_traversal_is_refused(page, path):
     answer = page.client.get(path, headers=headers(page))
     assert answer.status_code in (400, 404)
     assert b"def " not in answer.content and b"root:" not in answer.content
 
 
-def test_large_requests_are_refused_unread(page):
+def test_large_request_is_refused_unread(page):
     assert page.post("open", b"\0" * (security.MAX_BODY + 1), 413)["error"].startswith("more than")
 
     pieces = (b"\0" * 65536 for _ in range(security.MAX_BODY // 65536 + 1))  # without a declared length
     assert page.post("open", pieces, 413)["error"].startswith("more than")
 
 
-def test_answers_allow_no_script_frame_or_connection_of_others(page):
+def test_responses_have_security_headers(page):
     for answer in (page.client.get("/"), page.client.get("/api/state"), page.client.get("/nothing")):
         policy = answer.headers["content-security-policy"]
         assert "default-src 'self'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
@@ -134,7 +134,7 @@ def test_answers_allow_no_script_frame_or_connection_of_others(page):
         assert "access-control-allow-origin" not in answer.headers
 
 
-def test_other_machines_have_access_only_with_host():
+def test_other_machines_need_host_flag():
     def status(access, host):
         return access.refusal("/", {b"host": [host.encode()]}, b"", False)[0]
 
@@ -145,7 +145,7 @@ def test_other_machines_have_access_only_with_host():
     assert status(Access("studio.example"), "studio.example:8765") == 0
 
 
-def test_two_hosts_or_origins_are_none(page):
+def test_repeated_host_or_origin_is_refused(page):
     access, host = Access(), b"127.0.0.1:8765"
     assert access.refusal("/", {b"host": [host, host]}, b"", False)[0] == 403
     assert access.refusal("/", {b"host": [host], b"origin": [b"http://" + host] * 2}, b"", False)[0] == 403

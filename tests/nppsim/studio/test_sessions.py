@@ -38,13 +38,13 @@ def random_inputs(seed, frames):
     return np.repeat(np.random.default_rng(seed).integers(0, 8, -(-frames // 5)), 5)[:frames].astype(np.uint8)
 
 
-def test_a_recording_made_over_the_socket_plays_back_bit_for_bit(page, tmp_path):
+def test_socket_recording_plays_back_bit_for_bit(page, tmp_path):
     level, inputs = moving_level(), random_inputs(1, 200)
     with page.socket() as socket:
         frames = [ask(socket, start=level.fingerprint)["frame"]]
         for part in np.split(inputs, [1, 2, 3, 10, 60, 61, 150]):
             frames += ask(socket, step=part.tolist())["frames"]
-        stored = ask(socket, keep={"label": "mine"})["stored"]
+        stored = ask(socket, store={"label": "mine"})["stored"]
     (tmp_path / "mine.replay").write_bytes(page.get(f"recordings/{stored['number']}/file").content)
     replay = Replay.load(tmp_path / "mine.replay")
     run = nppsim.simulate(replay.level, replay.inputs)
@@ -59,7 +59,7 @@ def test_a_recording_made_over_the_socket_plays_back_bit_for_bit(page, tmp_path)
         assert [looks[str(i)][1:3] for i in range(len(states))] == places.tolist()
 
 
-def test_after_a_rewind_the_game_goes_on_as_if_it_had_never_been_further(page):
+def test_rewind_then_play_equals_direct_play(page):
     level, inputs = moving_level().fingerprint, random_inputs(1, 100)
     other = random_inputs(2, 40).tolist()
     run = nppsim.simulate(moving_level(), inputs)
@@ -74,14 +74,14 @@ def test_after_a_rewind_the_game_goes_on_as_if_it_had_never_been_further(page):
             ask(socket, step=inputs[frame:].tolist())
         ask(socket, rewind=30)
         ask(socket, step=other)
-        stored = ask(socket, keep={"label": ""})["stored"]
+        stored = ask(socket, store={"label": ""})["stored"]
     recording = page.studio.recordings.recording(stored["number"])
     assert recording.inputs.tolist() == [*inputs[:30], *other][: stored["frames"]]
     played = nppsim.simulate(moving_level(), recording.inputs)
     assert (played.frames, played.outcome) == (stored["frames"], stored["outcome"])
 
 
-def test_practice_starts_at_any_frame_of_a_run(page, winning):
+def test_practice_starts_at_any_frame(page, winning):
     half = winning.frames // 2
     with page.socket() as socket:
         text = base64.b64encode(winning.inputs[:half].tobytes()).decode()
@@ -94,7 +94,7 @@ def test_practice_starts_at_any_frame_of_a_run(page, winning):
         assert len(ask(socket, step=[0] * 5)["frames"]) == 5
 
 
-def test_two_tabs_do_not_disturb_each_other(page):
+def test_two_sockets_are_independent(page):
     first, second = straight(), moving_level()
     with page.socket() as one, page.socket() as other:
         ask(one, start=first.fingerprint), ask(other, start=second.fingerprint)
@@ -106,7 +106,7 @@ def test_two_tabs_do_not_disturb_each_other(page):
     assert seen == nppsim.simulate(first, np.array([2, 2, 3, 0, 4])).position.tolist()
 
 
-def test_a_closed_tab_frees_its_simulator(page):
+def test_closed_socket_frees_simulator(page):
     with page.socket() as socket:
         ask(socket, start=straight().fingerprint)
         ask(socket, step=[2] * 100)
@@ -137,16 +137,16 @@ def test_a_closed_tab_frees_its_simulator(page):
         ('{"rewind": 99}', "go to frame 99: give one from 0 to 3"),
         ('{"rewind": -1}', "go to frame -1: give one from 0 to 3"),
         ('{"rewind": "x"}', "whole number"),
-        ('{"keep": {"label": 5}}', "should be a text"),
-        (f'{{"keep": {{"label": "{"x" * 101}"}}}}', "at most 100"),
-        ('{"keep": {"label": "a\\u0000b"}}', "unprintable characters"),
+        ('{"store": {"label": 5}}', "should be a text"),
+        (f'{{"store": {{"label": "{"x" * 101}"}}}}', "at most 100"),
+        ('{"store": {"label": "a\\u0000b"}}', "unprintable characters"),
         ('{"start": "nothing"}', "no such level"),
         ('{"start": "LEVEL", "inputs": "!"}', "base64"),
         ('{"start": "LEVEL", "inputs": "////"}', "0 to 15"),
         ('{"start": "LEVEL", "inputs": 5}', "base64"),
     ],
 )
-def test_invalid_messages_do_not_change_the_game(page, message, expected):
+def test_invalid_messages_leave_game_unchanged(page, message, expected):
     level = straight().fingerprint
     with page.socket() as socket:
         ask(socket, start=level)
@@ -156,13 +156,13 @@ def test_invalid_messages_do_not_change_the_game(page, message, expected):
         assert ask(socket, step=[2])["frames"][0]["f"] == 4
 
 
-def test_nothing_can_be_done_before_a_level_is_started(page):
+def test_message_before_start_raises_error(page):
     with page.socket() as socket:
-        for message in ({"step": [1]}, {"rewind": 0}, {"keep": {"label": ""}}):
+        for message in ({"step": [1]}, {"rewind": 0}, {"store": {"label": ""}}):
             assert "no level has been started" in ask(socket, **message)["error"]
 
 
-def test_memory_of_a_session_is_bounded(page, monkeypatch):
+def test_session_memory_is_bounded(page, monkeypatch):
     monkeypatch.setattr(sessions, "MAX_RUN_FRAMES", 100)
     with page.socket() as socket:
         ask(socket, start=straight().fingerprint)
@@ -173,7 +173,7 @@ def test_memory_of_a_session_is_bounded(page, monkeypatch):
         assert ask(socket, rewind=50)["frame"]["f"] == 50
 
 
-def test_snapshots_take_no_more_memory_than_they_may_and_rewinds_stay_exact(page, monkeypatch):
+def test_snapshot_memory_is_bounded_and_rewinds_exact(page, monkeypatch):
     limit = 20 * MAX_RUN_FRAMES  # bytes: enough for a state of this level every hundred frames or so
     monkeypatch.setattr(sessions, "SNAPSHOT_BYTES", limit)
     level, inputs = moving_level(), random_inputs(1, 400)
@@ -191,7 +191,7 @@ def test_snapshots_take_no_more_memory_than_they_may_and_rewinds_stay_exact(page
             ask(socket, step=inputs[frame:].tolist())
 
 
-def test_the_number_of_games_is_bounded(page, monkeypatch):
+def test_number_of_games_is_bounded(page, monkeypatch):
     monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)
     with page.socket() as socket:
         ask(socket, start=straight().fingerprint)
@@ -200,7 +200,7 @@ def test_the_number_of_games_is_bounded(page, monkeypatch):
         assert len(ask(socket, step=[0])["frames"]) == 1
 
 
-def test_edits_replay_the_rest_and_a_fan_changes_nothing(page):
+def test_edit_replays_rest_and_preview_changes_nothing(page):
     level = moving_level()
     rng = np.random.default_rng(3)
     inputs = rng.integers(0, 8, 400).astype(np.uint8).repeat(3)
@@ -220,11 +220,11 @@ def test_edits_replay_the_rest_and_a_fan_changes_nothing(page):
             assert np.array_equal(tracks[0][frame:], tracks[1])
             later = [change for change in whole["changes"] if change[0] > frame]
             assert later == part["changes"] and whole["outcome"] == part["outcome"]
-        fan = ask(fan=50)["fan"]
-        held = nppsim.simulate(level, np.concatenate([inputs[:50], np.full(60, 2, np.uint8)]))
-        assert fan[2]["points"][-1] == pytest.approx(held.position[-1], abs=0.06)
-        kept = ask(keep={"label": "all"})["stored"]
-        assert kept["frames"] == part["frames"] and "cannot go to frame 5000" in ask(fan=5000)["error"]
+        preview = ask(preview=50)["preview"]
+        pressed = nppsim.simulate(level, np.concatenate([inputs[:50], np.full(60, 2, np.uint8)]))
+        assert preview[2]["points"][-1] == pytest.approx(pressed.position[-1], abs=0.06)
+        stored = ask(store={"label": "all"})["stored"]
+        assert stored["frames"] == part["frames"] and "cannot go to frame 5000" in ask(preview=5000)["error"]
         for request in ({"frame": -1}, {"frame": 5000, "agent": "0"}):
             assert "give one from 0 to" in ask(**{"continue": request})["error"]
         for shape in (5, {"frame": "5"}, {"frame": 5, "agent": 1}):
@@ -233,7 +233,7 @@ def test_edits_replay_the_rest_and_a_fan_changes_nothing(page):
         assert "no agent" in ask(**{"continue": {"frame": 5, "agent": "77"}})["error"]
 
 
-def test_an_episode_is_played_in_order_with_one_clock(page, tmp_path):
+def test_episode_played_in_order_with_one_clock(page, tmp_path):
     base = straight()
     lines = [to_line(replace(base, title=f"level {number}")) for number in range(125)]
     tiles = [straight(length=12 + number) for number in range(5)]

@@ -1,4 +1,4 @@
-"""The watch socket and its addresses, with an agent that presses right and says what it thinks of it."""
+"""The watch socket, with an agent that always presses right."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.physics.outcomes import NAMES
 from nppsim.reward import TERMS
 from nppsim.studio import documents, watching
-from nppsim.studio.agents import AgentError, Decision, Ending
+from nppsim.studio.agents import AgentError, Decision, EpisodeEnd
 from nppsim.studio.errors import StudioError
 from nppsim.studio.roster import Roster
 
@@ -67,7 +67,7 @@ class Presser:
         for place, level in enumerate(levels):
             run = nppsim.simulate(level, np.full(600, 2, np.uint8))
             for _ in range(episodes):
-                yield Ending(place, run.outcome, run.frames, *run.position[-1].tolist())
+                yield EpisodeEnd(place, run.outcome, run.frames, *run.position[-1].tolist())
 
 
 class Pressers:
@@ -122,7 +122,7 @@ COUNT = {"number": 6, "agent": "0", "level": straight().fingerprint, "category":
 AGENT = {"agent": "0", "seed": 1, "deterministic": False}
 
 
-def test_an_agent_is_watched_decision_by_decision(watched):
+def test_watch_agent_sends_each_decision(watched):
     with watched.socket("watch") as socket:
         socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [AGENT, {"replay": 0}]}})
         messages = follow(socket, "difference")
@@ -143,21 +143,21 @@ def test_an_agent_is_watched_decision_by_decision(watched):
     assert messages[-1]["difference"]["positions_part"] is None  # the recording presses right, too
 
 
-def test_path_lengths_are_sent_when_they_change(watched):
+def test_path_lengths_sent_on_change(watched):
     with watched.socket("watch") as socket:
         socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [AGENT]}})
         messages = follow(socket, "over")
         while not messages[-1]["over"]:
             messages += follow(socket, "over")
-    ways = [(part["decision"]["f"], part["way"]) for part in runs_of(messages)[0] if part["way"]]
-    assert len(ways) == 2 and ways[0][0] == 0  # to the switch, then to the exit
-    field = np.frombuffer(base64.b64decode(ways[0][1]), "<u2").reshape(89, 51)
+    lengths = [(part["decision"]["f"], part["paths"]) for part in runs_of(messages)[0] if part["paths"]]
+    assert len(lengths) == 2 and lengths[0][0] == 0  # to the switch, then to the exit
+    field = np.frombuffer(base64.b64decode(lengths[0][1]), "<u2").reshape(89, 51)
     x, y = (round(v / 12) for v in straight().spawn)
     bank = nppsim.BatchSimulator([straight()], 1).bank
     assert field[x, y] * 1.2 == pytest.approx(bank.path_length[0], abs=20)
 
 
-def test_an_episode_waits_for_the_page_and_is_freed_with_the_tab(watched, plugin, monkeypatch):
+def test_episode_waits_for_page_and_ends_with_socket(watched, plugin, monkeypatch):
     monkeypatch.setattr(watching, "AHEAD", 10)
     monkeypatch.setattr(watching, "PART", 4)
     with watched.client:
@@ -171,7 +171,7 @@ def test_an_episode_waits_for_the_page_and_is_freed_with_the_tab(watched, plugin
         _until(lambda: plugin.agent.closed == 1 and not watched.studio.watchers)
 
 
-def test_a_new_request_cancels_the_previous_one(watched, plugin):
+def test_new_request_cancels_previous(watched, plugin):
     with watched.client, watched.socket("watch") as socket:
         for _ in range(3):
             socket.send_json({"watch": {"number": 5, "level": moving_level().fingerprint, "runs": [AGENT]}})
@@ -179,7 +179,7 @@ def test_a_new_request_cancels_the_previous_one(watched, plugin):
         _until(lambda: plugin.agent.closed >= plugin.agent.begun - 1)
 
 
-def test_deaths_are_counted_on_a_level_and_in_a_category(watched):
+def test_deaths_counted_on_level_and_category(watched):
     with watched.socket("watch") as socket:
         for place in ({"level": straight().fingerprint, "category": None}, {"level": None, "category": "simple"}):
             socket.send_json({"deaths": {"number": 6, "agent": "0", **place, "episodes": 70}})
@@ -214,13 +214,13 @@ def test_deaths_are_counted_on_a_level_and_in_a_category(watched):
         ({"stop": "everything"}, "watch or deaths"),
     ],
 )
-def test_invalid_requests_are_answered_with_an_error(watched, message, expected):
+def test_invalid_request_returns_error(watched, message, expected):
     with watched.socket("watch") as socket:
         socket.send_text(message if isinstance(message, str) else json.dumps(message))
         assert expected in socket.receive_json()["error"]
 
 
-def test_one_run_that_cannot_be_shown_leaves_the_others(watched):
+def test_one_failing_run_leaves_others(watched):
     with watched.socket("watch") as socket:
         runs = [{"replay": 0}, AGENT | {"agent": "9"}, {"recording": 3}]
         socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": runs}})
@@ -229,8 +229,8 @@ def test_one_run_that_cannot_be_shown_leaves_the_others(watched):
     assert next(one for one in messages if "over" in one)["over"] == "won"
 
 
-def test_a_stored_run_is_shown_beside_others(watched, winning):
-    watched.studio.recordings.keep(straight(), winning.inputs, "won", "mine", None, 0)
+def test_stored_run_shown_beside_others(watched, winning):
+    watched.studio.recordings.store(straight(), winning.inputs, "won", "mine", None, 0)
     number = watched.get("recordings").json()["recordings"][0]["number"]
     with watched.socket("watch") as socket:
         runs = [{"recording": number}, {"replay": 0}]
@@ -240,14 +240,14 @@ def test_a_stored_run_is_shown_beside_others(watched, winning):
     assert messages[-1]["difference"]["total"] == 0
 
 
-def test_the_planner_can_play(watched):
+def test_planner_run_is_shown(watched):
     with watched.client, watched.socket("watch") as socket:
         socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [{"planner": True}]}})
         messages = follow(socket, "over")
     assert (messages[0]["label"], messages[-1]["over"]) == ("planner", "won")
 
 
-def test_the_planner_plays_for_an_objective(watched):
+def test_planner_run_for_objective(watched):
     with watched.client, watched.socket("watch") as socket:
         for objective, expected in (("score", "planner (score)"), ("gold", "time, score, all-gold")):
             run = {"planner": objective}
@@ -256,7 +256,7 @@ def test_the_planner_plays_for_an_objective(watched):
             assert expected in message.get("label", message.get("error"))
 
 
-def test_the_planner_may_play_twice_side_by_side(watched):
+def test_two_planner_runs_in_parallel(watched):
     with watched.client, watched.socket("watch") as socket:
         runs = [{"planner": True}, {"planner": True}]
         socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": runs}})
@@ -264,14 +264,14 @@ def test_the_planner_may_play_twice_side_by_side(watched):
     assert sorted(one["run"] for one in messages if one.get("over") == "won") == [0, 1]
 
 
-def test_runs_too_long_to_show_are_reported(watched, monkeypatch):
+def test_too_long_run_is_reported(watched, monkeypatch):
     monkeypatch.setattr(documents, "MAX_CHANGES", -1)
     with watched.socket("watch") as socket:
         socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [{"replay": 0}]}})
         assert "too many entities move in this run" in follow(socket, "error")[-1]["error"]
 
 
-def test_agents_of_the_same_file_name_have_their_folders_too(page, plugin, tmp_path):
+def test_agents_with_same_file_name_show_folder(page, plugin, tmp_path):
     files = [tmp_path / folder / "a" for folder in ("old", "new")]
     for file in files:
         file.parent.mkdir()
@@ -280,7 +280,7 @@ def test_agents_of_the_same_file_name_have_their_folders_too(page, plugin, tmp_p
     assert [card["name"] for card in cards] == [f"{folder}/{plugin.agent.name}" for folder in ("old", "new")]
 
 
-def test_an_agent_of_an_experiment_stays_the_same_when_another_training_begins(plugin, tmp_path):
+def test_experiment_agent_id_is_stable(plugin, tmp_path):
     def expected(label):
         return {"label": label, "seed": 1, "checkpoint": {"path": str(tmp_path / label), "name": label, "written": 0.0}}
 
@@ -297,7 +297,7 @@ def test_an_agent_of_an_experiment_stays_the_same_when_another_training_begins(p
         roster.agent("run other, seed 1")
 
 
-def test_agents_are_listed_or_the_reason_for_none(watched, page):
+def test_agents_listed_or_reason(watched, page):
     assert page.get("agents").json() == {
         "agents": [{"id": "0", "name": "presser", "facts": {"idea": "right"}}],
         "why_none": None,
@@ -306,7 +306,7 @@ def test_agents_are_listed_or_the_reason_for_none(watched, page):
     assert "--agent" in page.get("agents").json()["why_none"]
 
 
-def test_an_experiment_is_followed_without_its_paths(watched, plugin, tmp_path):
+def test_experiment_followed_without_paths(watched, plugin, tmp_path):
     assert watched.get("experiment").json() is None
     assert not watched.get("state").json()["follows"]
     watched.studio.roster = Roster(experiment=tmp_path, find=lambda: plugin)
@@ -317,7 +317,7 @@ def test_an_experiment_is_followed_without_its_paths(watched, plugin, tmp_path):
     assert watched.studio.roster.agent(expected["runs"][0]["agent"]) is plugin.agent
 
 
-def test_given_agents_are_checked_at_startup(plugin):
+def test_given_agents_checked_at_start(plugin):
     with pytest.raises(AgentError, match="nowhere: no such agent"):
         Roster(["nowhere"], find=lambda: plugin).check()
     with pytest.raises(AgentError, match="install"):

@@ -1,11 +1,10 @@
-"""Learnability, prioritised replay and learning progress: what they draw, and what the original formulas did wrong."""
+"""Learnability, prioritised replay and learning progress: what they draw."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nppsim.errors import ConfigError
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.curriculum.learning_progress import PRESETS
@@ -171,23 +170,6 @@ def test_averages_are_those_of_the_definition_however_episodes_are_spread_over_u
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.lists(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=25), max_size=6))
-def test_the_original_averages_begin_at_their_first_value(updates):
-    sampler = made("learning_progress", ["simplest"] * 3, formulas="original")
-    expected = {}
-    for some in updates:
-        sampler.record([level for level, _ in some], [won for _, won in some])
-        sampler.learn()
-        for level, won in some:
-            value = 1.0 if won else -1.0
-            fast, slow = expected.get(level, (value, value))
-            expected[level] = (0.9 * fast + 0.1 * value, 0.98 * slow + 0.02 * value)
-    for level, (fast, slow) in expected.items():
-        assert sampler.strategy.fast[level] == pytest.approx(fast)
-        assert sampler.strategy.slow[level] == pytest.approx(slow)
-
-
-@settings(deadline=None, max_examples=30)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 11), st.booleans()), max_size=60), max_size=12))
 def test_the_pool_keeps_its_size_and_nothing_is_left_of_levels_outside(updates):
     sampler = made("learning_progress", ["simplest"] * 6 + ["simple"] * 6, active_levels=4)
@@ -244,58 +226,27 @@ def test_levels_that_were_not_played_have_no_score_in_the_statistics():
     assert "per_label_stats/mean_reward_ema/simple" not in found
 
 
-def test_the_original_formulas_drop_levels_without_progress():
-    for formulas, dropped in (("original", True), ("mended", False)):
-        sampler = made("learning_progress", ["simplest"] * 4, formulas=formulas, basic_progress=True, uniform_share=0.0)
-        play(sampler, {0: [True] * 10, 1: [True] * 10, 2: [True, False] * 5, 3: [True, False] * 10})
-        assert bool((sampler.probabilities()[:2] == 0).all()) is dropped
-        assert (sampler.probabilities()[2:] > 0).all()
-
-
-def test_the_original_score_has_a_floor_that_all_levels_sit_on():
+def test_learning_progress_scores_are_small_where_success_is_constant():
     learners = dict.fromkeys(range(10), [True] * 25) | dict.fromkeys(range(10, 20), [False] * 25)
-    original = made("learning_progress", ["simplest"] * 21, formulas="original", preset="arena_legacy")
-    play(original, learners | {20: [False] * 10 + [True] * 15})
-    score = original.strategy.scores()
-    assert score[:20] == pytest.approx(np.full(20, 0.1))
-    assert score[20] == pytest.approx(0.1), "what was learned right now is not above the floor"
-    mended = made("learning_progress", ["simplest"] * 21)
-    play(mended, learners | {20: [False] * 10 + [True] * 15})
-    assert mended.strategy.scores()[20] > 10 * mended.strategy.scores()[:20].max()
+    sampler = made("learning_progress", ["simplest"] * 21)
+    play(sampler, learners | {20: [False] * 10 + [True] * 15})
+    assert sampler.strategy.scores()[20] > 10 * sampler.strategy.scores()[:20].max()
 
 
-def test_the_original_reweighting_has_a_pole_where_success_is_about_one_half():
-    def highest(formulas):
-        sampler = made("learning_progress", ["simplest"], formulas=formulas, preset="first")
-        strategy = sampler.strategy
-        assert strategy.preset.early == 0.05, "without reweighting there is no pole, whatever the formulas"
-        found = []
-        for success in np.linspace(0.4, 0.6, 201):
-            value = 2 * success - 1 if formulas == "original" else success
-            strategy.played[:], strategy.first[:] = 1000, 0.0
-            bias = 1.0 if formulas == "original" else 1 - (1 - 0.001) ** 1000
-            strategy.fast[:] = value * bias
-            slow = 1.0 if formulas == "original" else 1 - (1 - 0.0002) ** 1000
-            strategy.slow[:] = (value - (0.02 if formulas == "original" else 0.01)) * slow
-            found.append(float(strategy.scores()[0]))
-        return max(found)
-
-    assert highest("original") > 1
-    assert highest("mended") < 0.2
+def test_learning_progress_reweighting_has_no_pole():
+    strategy = made("learning_progress", ["simplest"], preset="first").strategy
+    assert strategy.preset.early == 0.05, "without reweighting there is no pole"
+    strategy.played[:], strategy.first[:] = 1000, 0.0
+    for success in np.linspace(0.4, 0.6, 201):
+        strategy.fast[:] = success * (1 - (1 - 0.001) ** 1000)
+        strategy.slow[:] = (success - 0.01) * (1 - (1 - 0.0002) ** 1000)
+        assert strategy.scores()[0] < 0.2
 
 
-def test_the_original_scores_magnify_the_smallest_differences():
-    for formulas, magnified in (("original", True), ("mended", False)):
-        strategy = made("learning_progress", ["simplest"] * 3, formulas=formulas).strategy
-        weights = strategy._amplified(np.array([0.1, 0.1001, 0.1002]))
-        assert bool(weights.max() > 2 * weights.min()) is magnified
-
-
-def test_original_levels_without_a_score_crowd_out_the_others():
-    for formulas, crowded in (("original", True), ("mended", False)):
-        sampler = made("learning_progress", ["simplest"] * 100, formulas=formulas, uniform_share=0.0)
-        play(sampler, {level: [True] * 10 + [False] * 5 for level in range(90)})
-        assert bool(sampler.probabilities()[90:].sum() > 0.3) is crowded
+def test_learning_progress_levels_without_a_score_get_the_mean_weight():
+    sampler = made("learning_progress", ["simplest"] * 100, uniform_share=0.0)
+    play(sampler, {level: [True] * 10 + [False] * 5 for level in range(90)})
+    assert sampler.probabilities()[90:].sum() < 0.3
 
 
 def progress(**settings):
@@ -348,43 +299,18 @@ def test_scores_count_from_so_many_episodes_on():
         assert bool(np.ptp(sampler.probabilities()) > 0) is counts
 
 
-def test_the_rates_of_the_averages_and_the_floor_can_be_set():
-    own = {"lp_timescale": 0.5, "lp_slow": 0.25, "lp_exploration_bonus": 0.3}
-    sampler = made("learning_progress", ["simplest"], formulas="original", preset="stable", **own)
+def test_learning_progress_own_rates_replace_those_of_the_preset():
+    own = {"lp_timescale": 0.5, "lp_slow": 0.25}
+    sampler = made("learning_progress", ["simplest"], preset="stable", **own)
     play(sampler, {0: [False, True]})
-    assert (sampler.strategy.fast[0], sampler.strategy.slow[0]) == pytest.approx((0.0, -0.75))
-    assert sampler.strategy.scores()[0] == pytest.approx(0.75)
-    play(sampler, {0: [True] * 100})
-    assert sampler.strategy.scores()[0] == 0.3
-    assert sampler.strategy.preset.amplification == 5, "what is not given is the preset's"
-
-
-@pytest.mark.parametrize(
-    ("given", "advice"),
-    [
-        ({"lp_exploration_bonus": 0.1}, "--curriculum-formulas original"),
-        ({"lp_early": 0.1, "basic_progress": True}, "--curriculum-basic-progress"),
-        ({"lp_slow": 0.1, "basic_progress": True}, "--curriculum-basic-progress"),
-        ({"lp_amplification": 5.0, "lp_temperature": 0.1}, "--curriculum-lp-temperature"),
-    ],
-)
-def test_a_number_that_the_chosen_formulas_do_not_use_is_refused(given, advice):
-    with pytest.raises(ConfigError, match=f"^{next(iter(given))} .*has no effect with(out)? {advice}"):
-        CurriculumConfig(strategy="learning_progress", **given)
-    CurriculumConfig(strategy="learning_progress", preset="stable", basic_progress=True)
+    assert (sampler.strategy.fast[0], sampler.strategy.slow[0]) == pytest.approx((0.5, 0.125))
+    assert sampler.strategy.preset.amplification == 5, "from the preset"
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("formulas", ["mended", "original"])
 @pytest.mark.parametrize("basic_progress", [False, True])
-def test_every_preset_draws(preset, formulas, basic_progress):
-    sampler = made(
-        "learning_progress",
-        ["simplest"] * 10,
-        preset=preset,
-        formulas=formulas,
-        basic_progress=basic_progress,
-    )
+def test_every_preset_draws(preset, basic_progress):
+    sampler = made("learning_progress", ["simplest"] * 10, preset=preset, basic_progress=basic_progress)
     rng = np.random.default_rng(0)
     for _ in range(5):
         play(sampler, {level: rng.random(8) < level / 10 for level in range(10)})

@@ -12,7 +12,7 @@ import nppsim
 from nppsim.actions import RIGHT
 from nppsim.errors import MissingPackageError
 from nppsim.pictures.film import AGAIN_S, HOLD_S, SLOWER, record
-from nppsim.pictures.render import FilmLook, RenderError, film_steps, frames
+from nppsim.pictures.render import FilmSettings, RenderError, film_steps, frames
 from nppsim.pictures.schemes import SCHEMES
 from nppsim.replays.replay import Replay
 from rl.config import VideoConfig
@@ -44,11 +44,11 @@ def episode(outcome, category="simplest", frames_played=None, name="corridor"):
 @pytest.mark.parametrize("fps", [30, 60])
 def test_films_are_h264_of_the_requested_rate_and_size(tmp_path, fps):
     level, inputs = corridor(), np.full(20, RIGHT, np.uint8)
-    path = record(tmp_path / "films" / "a.mp4", level, inputs, FilmLook(fps=fps, title="corridor"))
+    path = record(tmp_path / "films" / "a.mp4", level, inputs, FilmSettings(fps=fps, title="corridor"))
     codec, pixels, rate, pictures = decoded(path)
     assert codec == "h264" and pixels == "yuv420p" and rate == fps
     assert len(pictures) == len(film_steps(20, fps)) + round(HOLD_S * fps)
-    first = next(frames(level, inputs, FilmLook(fps=fps)))
+    first = next(frames(level, inputs, FilmSettings(fps=fps)))
     assert pictures[0].shape == first.shape
     assert [p.name for p in path.parent.iterdir()] == ["a.mp4"]  # nothing half-written left
     content = path.read_bytes()
@@ -87,19 +87,19 @@ def test_films_name_the_active_subtask():
     assert _subtasks(short, 4) == notes[:9]
     assert _subtasks(won, 4) == []
     plain = list(frames(won.level, won.inputs))
-    named = list(frames(won.level, won.inputs, FilmLook(notes=notes)))
+    named = list(frames(won.level, won.inputs, FilmSettings(notes=notes)))
     for one, other in zip(plain, named, strict=True):
         rows = np.flatnonzero((one != other).any(axis=(1, 2)))
         assert len(rows) and rows.min() > 0.5 * len(one)  # below the picture
     assert (named[1] != named[3]).any()
     with pytest.raises(RenderError, match="1 notes for a run"):
-        next(frames(won.level, won.inputs, FilmLook(notes=["one"])))
+        next(frames(won.level, won.inputs, FilmSettings(notes=["one"])))
 
 
 def test_deaths_are_repeated_in_slow_motion(tmp_path):
     level, inputs = corridor(), np.full(40, RIGHT, np.uint8)
-    *_, lived = decoded(record(tmp_path / "a.mp4", level, inputs, FilmLook(outcome="timeout")))
-    *_, died = decoded(record(tmp_path / "b.mp4", level, inputs, FilmLook(outcome="died")))
+    *_, lived = decoded(record(tmp_path / "a.mp4", level, inputs, FilmSettings(outcome="timeout")))
+    *_, died = decoded(record(tmp_path / "b.mp4", level, inputs, FilmSettings(outcome="died")))
     shown = min(round(AGAIN_S * 30), len(film_steps(40, 30)))
     assert len(died) - len(lived) == SLOWER * shown + round(HOLD_S * 30)
     again = died[len(lived) :: SLOWER][:shown]
@@ -109,7 +109,7 @@ def test_deaths_are_repeated_in_slow_motion(tmp_path):
 
 def test_errors_leave_no_file(tmp_path):
     with pytest.raises(ValueError, match="fps=90"):
-        record(tmp_path / "a.mp4", corridor(), np.zeros(4, np.uint8), FilmLook(fps=90))
+        record(tmp_path / "a.mp4", corridor(), np.zeros(4, np.uint8), FilmSettings(fps=90))
     assert not list(tmp_path.iterdir())
 
 

@@ -82,7 +82,7 @@ def test_the_report_holds_the_numbers(tmp_path, experiment):
     ):  # fmt: skip
         assert text in page, text
     assert 'src="mlp/videos/a%20b.mp4"' in page
-    assert page.count("data:image/png;base64,") == 2 + 1 + 2 + 1  # curves, ledger, cloning, route picture
+    assert page.count("data:image/png;base64,") == 2 + 1 + 2 + 1  # curves, rewards, cloning, route picture
     assert not re.search(r'(src|href)="(https?:)?//', page)  # nothing from the network
     assert "mlp_baseline finishes 93.0 % of 100 episodes on test levels (95 % interval 86.3 to 96.6 %)." in page
     assert "mlp_baseline after PPO finishes 41.0 points more than before PPO" in page

@@ -13,7 +13,6 @@ from rl.policy import checkpoint
 from rl.policy.architectures import ALIASES, ARCHITECTURES, get_architecture
 from rl.policy.policy import build_policy
 from rl.policy.weight_map import check_same_policy, transfer
-from rl.training import training_state
 
 from learners import AT_ONCE, LEVELS, logged, make_ppo, roll_out
 from networks import EVERY_NAME, WITH_PARTS, dataset_of, number_formats, observed, remembering, simulator_for
@@ -65,9 +64,7 @@ def test_every_architecture_is_pretrained_transferred_fine_tuned_resumed_saved_l
         roll_out(ppo)
         ppo.update()
     other, _ = make_ppo(architecture=name, precision="bf16", seed=7, **sizes, **AT_ONCE)
-    training_state.load_training_state(
-        other, *copy.deepcopy((ppo.policy.state_dict(), training_state.training_state(ppo)))
-    )
+    other.load_training_state(*copy.deepcopy((ppo.policy.state_dict(), ppo.training_state())))
     for one in (ppo, other):
         roll_out(one)
         one.update()

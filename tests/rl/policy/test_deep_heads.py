@@ -105,7 +105,7 @@ def test_a_deep_policy_is_trained_transferred_saved_and_loaded(tmp_path):
     config = PPOConfig(total_timesteps=10_000, n_epochs=2, **AT_ONCE).settled(make_plan())
     ppo = PPO(make_env(), name, config, make_plan(), statistics=statistics())
     ppo.logger = Logger(None, [])
-    ppo.start(Patient())
+    ppo._setup_learn(1000, Patient())
     assert "fresh" not in str(transfer(clone.state_dict(), ppo.policy))
     ppo.set_reference(clone)
     for _ in range(2):

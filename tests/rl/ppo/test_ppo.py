@@ -16,7 +16,6 @@ from rl.policy.policy import NppPolicy, build_policy
 from rl.ppo import ppo as ppo_module
 from rl.ppo.losses import DivergedError
 from rl.ppo.ppo import PPO
-from rl.training import training_state
 
 from learners import (
     AT_ONCE,
@@ -426,9 +425,7 @@ def test_training_resumes_from_its_state(strategy, start_states):
     roll_out(ours)
     ours.update()
     other, _ = make_ppo(**AT_ONCE, seed=5, curriculum=curriculum)
-    training_state.load_training_state(
-        other, *copy.deepcopy((ours.policy.state_dict(), training_state.training_state(ours)))
-    )
+    other.load_training_state(*copy.deepcopy((ours.policy.state_dict(), ours.training_state())))
     assert (other.updates, other.num_timesteps) == (1, 128)
     assert (other.sim.state.progress["decisions"] > 0).any()
     for ppo in (ours, other):
@@ -443,13 +440,13 @@ def test_training_resumes_from_its_state(strategy, start_states):
 def test_states_of_other_environments_are_an_error():
     ours, _ = make_ppo()
     roll_out(ours)
-    state = training_state.training_state(ours)
+    state = ours.training_state()
     other, _ = make_ppo(num_envs=2)
     with pytest.raises(ConfigError, match="4 environments of .* 2 of"):
-        training_state.load_training_state(other, ours.policy.state_dict(), state)
+        other.load_training_state(ours.policy.state_dict(), state)
     state["environments"]["levels"] = "another"
     with pytest.raises(ConfigError, match="of other levels, or in another order"):
-        training_state.load_training_state(ours, ours.policy.state_dict(), state)
+        ours.load_training_state(ours.policy.state_dict(), state)
 
 
 # ------------------------------------------------------------------ construction

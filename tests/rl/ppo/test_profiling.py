@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rl.config import ProfilingConfig
-from rl.ppo.ppo import PHASES
+from rl.ppo.base import PHASES
 from rl.training.callbacks import FOLDER, gpu_utilisation, profilers
 from rl.training.digests import DigestTrail, first_divergence, read_trail
 

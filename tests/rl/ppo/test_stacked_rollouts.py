@@ -15,7 +15,6 @@ from nppsim.observe.stacking import Stacking
 from rl.policy.architectures import get_architecture
 from rl.ppo.ppo import PPO
 from rl.ppo.update_benchmark import UpdateBenchmark
-from rl.training import training_state
 
 from learners import AT_ONCE, make_env, make_plan, make_ppo, roll_out, statistics, weights
 
@@ -113,9 +112,7 @@ def test_a_run_resumes_bit_for_bit_in_mid_episode(architecture):
         ppo.logger.dump()
     assert (ppo.sim.state.progress["decisions"][:4] > 0).any()
     other, _ = make_ppo(**settings | {"seed": 4})
-    training_state.load_training_state(
-        other, *copy.deepcopy((ppo.policy.state_dict(), training_state.training_state(ppo)))
-    )
+    other.load_training_state(*copy.deepcopy((ppo.policy.state_dict(), ppo.training_state())))
     for one in (ppo, other):
         roll_out(one)
         one.update()

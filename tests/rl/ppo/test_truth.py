@@ -21,7 +21,6 @@ from nppsim.observe import layout
 from nppsim.physics.outcomes import WON
 from nppsim.reward import TERMS as TERMS_OF_REWARD
 from rl.policy.policy import build_policy, observation_space
-from rl.ppo import logs
 from rl.ppo.losses import LossWeights, Samples, normalized, set_gradients
 from rl.ppo.ppo import compute_gae
 from rl.ppo.rollout_buffer import RolloutBuffer
@@ -207,9 +206,15 @@ def test_gradients_shared_among_threads_are_those_of_one_backward_pass(threads, 
         cloned, buffer.flat("advantages").clamp(min=0),
     )  # fmt: skip
     settings = LossWeights(0.2, 0.5, 0.01, 0.3, critic_only, 2.0, 0.05)
+
+    def losses_of(obs, part):
+        return ppo.minibatch_losses(obs, part, settings)
+
     found = []
     for pool in (ThreadPool(1), ThreadPool(threads)):
-        losses = set_gradients(ppo.policy, pool, buffer.observations, samples, [index], settings)
+        losses = set_gradients(
+            ppo.policy, pool, buffer.observations, samples, [index], losses_of, critic_only=critic_only
+        )
         found.append((losses, [p.grad.clone() for p in ppo.policy.parameters() if p.grad is not None]))
     (one, whole), (several, parts) = found
     np.testing.assert_allclose(several, one, rtol=1e-5, atol=1e-6)
@@ -251,7 +256,7 @@ def test_logged_figures_are_means_over_episodes():
 
     ppo.sampler.next_episodes = remember
     roll_out(ppo)
-    logs.dump(ppo)
+    ppo.dump_logs()
     row = scalars.rows[-1]
     returns = [float(record["ret"]) for record in ended]
     wins = [record["outcome"] == WON for record in ended]

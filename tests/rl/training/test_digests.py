@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl.ppo import ppo as ppo_module
-from rl.training import training_state
 from rl.training.digests import (
     PARTS,
     TRAIL_FILE,
@@ -136,15 +135,16 @@ def test_within_a_rollout_the_first_decision_that_differs_is_named(tmp_path, mon
 
 def test_a_resumed_run_neither_repeats_nor_misses_a_line(usual, tmp_path):
     ppo, _ = make_ppo(total_timesteps=3 * ROLLOUT)
-    ppo.learn(2 * ROLLOUT, callback=DigestTrail(tmp_path))
-    state = copy.deepcopy(training_state.training_state(ppo)), ppo.policy.state_dict()
+    stop = Meddler(lambda ppo: setattr(ppo, "stop_training", True))
+    ppo.learn(3 * ROLLOUT, callback=[DigestTrail(tmp_path), stop])
+    state = copy.deepcopy(ppo.training_state()), ppo.policy.state_dict()
     path = tmp_path / TRAIL_FILE
     lines = path.read_text().splitlines()
     row = json.loads(lines[-1]) | {"update": 3}  # after the checkpoint, and again after that: both are lost
     path.write_text("\n".join([*lines, json.dumps(row), json.dumps(row)[:50]]))
     again, _ = make_ppo(total_timesteps=3 * ROLLOUT)
-    training_state.load_training_state(again, state[1], state[0])
-    again.learn(3 * ROLLOUT, callback=DigestTrail(tmp_path))
+    again.load_training_state(state[1], state[0])
+    again.learn(ROLLOUT, callback=DigestTrail(tmp_path), reset_num_timesteps=False)
     found = read_trail(tmp_path)
     assert [row["update"] for row in found] == [0, 1, 2, 3]
     assert found[:3] == usual[:3]

@@ -190,7 +190,7 @@ def test_a_resumed_run_may_change_periods_and_early_stopping(tmp_path):
     ppo, _ = make_ppo(total_timesteps=9 * ROLLOUT, **AT_ONCE)
     again.begin(ppo)
     assert ppo.updates == 7
-    ppo.learn(9 * ROLLOUT, callback=again)
+    ppo.learn(2 * ROLLOUT, callback=again, reset_num_timesteps=False)
     assert ppo.updates == 8, "0.56 is no tenth more than 0.5"
     assert [at for at, _ in events_of(again, "evaluation")][-2:] == [6 * ROLLOUT, 8 * ROLLOUT]
 
@@ -419,7 +419,7 @@ def test_a_resumed_run_repeats_the_pending_evaluation(tmp_path):
             whole.config, tmp_path, whole.folder, collapsed_at(seen), Store(), lambda line: None, remote=again
         )
         monitor.begin(fresh)
-        fresh.learn(5 * ROLLOUT, callback=monitor)
+        fresh.learn(2 * ROLLOUT, callback=monitor, reset_num_timesteps=False)
         assert again.orders == [2 * ROLLOUT, 4 * ROLLOUT] if again else min(seen) == 2 * ROLLOUT
         assert events_of(monitor, "rolled_back") == events_of(whole, "rolled_back")
         assert events_of(monitor, "evaluation") == events_of(whole, "evaluation")
@@ -438,9 +438,9 @@ def test_without_evaluations_there_is_no_roll_back(tmp_path):
 def test_a_longer_schedule_restarts_the_kl_penalty_at_the_current_progress():
     ppo, _ = make_ppo(total_timesteps=4 * ROLLOUT, **AT_ONCE)
     ppo.learn(2 * ROLLOUT)
-    ppo.kl_penalty_start, stored = 0.5, training_state.training_state(ppo)
+    ppo.kl_penalty_start, stored = 0.5, ppo.training_state()
     longer, _ = make_ppo(total_timesteps=40 * ROLLOUT, **AT_ONCE)
-    training_state.load_training_state(longer, ppo.policy.state_dict(), stored | {"kl_penalty_start": 0.5})
+    longer.load_training_state(ppo.policy.state_dict(), stored | {"kl_penalty_start": 0.5})
     assert longer.kl_penalty_start == longer.progress == 0.05
 
 

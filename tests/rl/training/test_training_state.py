@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from rl.config.curriculum import CURRICULA, CurriculumConfig
-from rl.ppo.logs import EPISODE_WINDOW
-from rl.training import training_state
+from rl.ppo.base import EPISODE_WINDOW
 
 from learners import Patient, make_ppo
 
@@ -18,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 # Attributes that a resumed training does not need: results of the latest rollout or update, clocks and caches.  Simulator,
 # windows of episodes and policy are compared by what they store.
 TRANSIENT = {
-    "losses", "explained_variance", "finished_episodes", "counted_episodes", "bootstrap", "rollout_buffer", "logger",
-    "true_starts", "_decided", "_after", "_began", "_begin", "elapsed_before_s", "reset_infos", "sim", "policy",
+    "losses", "explained_variance", "finished_episodes", "counted_episodes", "timeouts", "_total_timesteps", "rollout_buffer",
+    "logger", "true_starts", "_decided", "_after", "_began", "_begin", "elapsed_before_s", "reset_infos", "sim", "policy",
     "_prefixes", "_probabilities", "_values", "_next",
 }  # fmt: skip
 UPDATES = 8
@@ -78,9 +77,9 @@ def test_a_checkpoint_restores_every_attribute_that_training_changes(case):
     trained.learn(UPDATES * 32 * 32, Patient())
     assert len(trained.episode_returns) == EPISODE_WINDOW
     assert {"ppo.updates", "ppo.num_timesteps"} < set(changed(trained, fresh, ("ppo",), set()))
-    stored = training_state.training_state(trained)
-    training_state.load_training_state(fresh, trained.policy.state_dict(), stored)
+    stored = trained.training_state()
+    fresh.load_training_state(trained.policy.state_dict(), stored)
     assert list(changed(trained, fresh, ("ppo",), set())) == []
-    again = training_state.training_state(fresh)
+    again = fresh.training_state()
     for part in ("environments", "curriculum"):
         assert list(changed(stored[part], again[part], (part,), set())) == []

@@ -37,7 +37,8 @@ export function whileCompiling(put) {
   const look = async () => {
     const { compiled } = await get("state").catch(() => ({ compiled: null })); // the waiting request reports the error
     if (timer === null) return;
-    if (compiled !== null) put(`Compiling for this machine, once per version: ${compiled} functions so far. This takes one to two minutes.`);
+    if (compiled !== null)
+      put(`Compiling for this machine, once per version: ${compiled} functions so far. This takes one to two minutes.`);
     timer = setTimeout(look, POLL_MS);
   };
   timer = setTimeout(look, POLL_MS);
@@ -56,9 +57,15 @@ export function remove(path) {
   return request("DELETE", path);
 }
 
-/** Open a file in the studio; return {level: id, levels: number of levels, category, run: run document or null, warnings}. */
+/** Open a file in the studio; return {level: id, levels: number of levels, category, run: run document or null,
+ *  warnings}. */
 export async function openFile(file) {
-  if (file.size > MOST_BYTES) throw new ApiError(`${file.name} has ${(file.size / MIB).toFixed(1)} MB; the limit is ${MOST_BYTES / MIB} MB: start the studio with --levels and the file's name`, 413);
+  if (file.size > MOST_BYTES)
+    throw new ApiError(
+      `${file.name} has ${(file.size / MIB).toFixed(1)} MB; the limit is ${MOST_BYTES / MIB} MB: ` +
+        "start the studio with --levels and the file's name",
+      413,
+    );
   const data = await file.arrayBuffer().catch(() => {
     throw new ApiError(`${file.name} cannot be read: drop files, not folders`, 400);
   });
@@ -92,7 +99,10 @@ async function ask(method, path, body, headers = {}) {
   if (answer.ok) return answer;
   if (answer.status === 401) document.dispatchEvent(new Event("studiolost"));
   const reply = await answer.json().catch(() => ({})); // an internal error has no JSON
-  throw new ApiError(reply.error ?? `the studio failed (${answer.status}); see its terminal for the reason`, answer.status);
+  throw new ApiError(
+    reply.error ?? `the studio failed (${answer.status}); see its terminal for the reason`,
+    answer.status,
+  );
 }
 
 /** Open a view; if that fails, destroy it, because its listeners would stay. */
@@ -137,7 +147,10 @@ export class Socket {
 
   /** Send a message without waiting for an answer. */
   send(message) {
-    this.opened.then(() => this.isOpen && this.socket.send(JSON.stringify(message)), () => {}); // reported by onclose
+    this.opened.then(
+      () => this.isOpen && this.socket.send(JSON.stringify(message)),
+      () => {},
+    ); // reported by onclose
   }
 
   receive(message) {

@@ -21,7 +21,7 @@ const VIEWS = [
   { name: "levels", title: "Levels", module: "./gallery.js" },
   { name: "play", title: "Play", module: "./play.js", tab: "levels", hidden: true },
   { name: "episode", title: "Episode", module: "./episode.js", tab: "levels", hidden: true },
-  { name: "inputs", title: "Inputs", module: "./roll.js", tab: "levels", hidden: true },
+  { name: "inputs", title: "Inputs", module: "./input_editor.js", tab: "levels", hidden: true },
   { name: "edit", title: "Edit", module: "./editor.js" },
   { name: "replays", title: "Runs", module: "./replays.js" },
   { name: "watch", title: "Watch", module: "./watch.js" },
@@ -81,9 +81,9 @@ async function showView() {
   document.title = `${wanted.title} · nppsim studio`;
   const root = element("div", { class: "root" }); // a new one per view, so that a slow view cannot fill a later one's
   view.replaceChildren(root);
-  const moment = notice("One moment", "Loading.");
-  const patience = setTimeout(() => view.append(moment), PATIENCE_MS);
-  const known = whileCompiling((text) => (moment.querySelector("p").textContent = text));
+  const loading = notice("One loading", "Loading.");
+  const timer = setTimeout(() => view.append(loading), PATIENCE_MS);
+  const known = whileCompiling((text) => (loading.querySelector("p").textContent = text));
   failedView = false;
   try {
     const { show } = await import(wanted.module);
@@ -95,9 +95,9 @@ async function showView() {
     if (number === shown) failedView = error.status === 0 || error.status === 401;
     studio.failed(error);
   } finally {
-    clearTimeout(patience);
+    clearTimeout(timer);
     known();
-    moment.remove(); // other elements must not move, since they would lose the focus
+    loading.remove(); // other elements must not move, since they would lose the focus
   }
 }
 
@@ -127,7 +127,8 @@ function acceptDrops() {
   });
 }
 
-/** Open files one after another and show the last one: a level to play, a campaign file in the gallery, a replay to watch. */
+/** Open files one after another and show the last one: a level to play, a campaign file in the gallery, a replay to
+ *  watch. */
 async function openFiles(files) {
   let last = null;
   for (const file of files) {
@@ -136,7 +137,8 @@ async function openFiles(files) {
       toast(last.levels > 1 ? `${file.name}: ${last.levels} levels are open` : `${file.name} is open`, "good");
       const { warnings } = last;
       for (const text of warnings.slice(0, MOST_WARNINGS)) toast(`${file.name}: ${text}`, "bad");
-      if (warnings.length > MOST_WARNINGS) toast(`${file.name}: ${warnings.length - MOST_WARNINGS} more lines like these`, "bad");
+      if (warnings.length > MOST_WARNINGS)
+        toast(`${file.name}: ${warnings.length - MOST_WARNINGS} more lines like these`, "bad");
     } catch (error) {
       studio.failed(error);
     }
@@ -178,7 +180,12 @@ async function waitForStudio() {
 function newAddress(box, words) {
   words.textContent = "The studio was restarted. Paste the address that it printed to continue.";
   box.querySelector("input")?.remove();
-  const field = element("input", { type: "text", "aria-label": "Address of the studio", placeholder: "http://127.0.0.1:8765/?token=…", autocomplete: "off" });
+  const field = element("input", {
+    type: "text",
+    "aria-label": "Address of the studio",
+    placeholder: "http://127.0.0.1:8765/?token=…",
+    autocomplete: "off",
+  });
   box.append(field);
   return new Promise((resolve) => {
     field.addEventListener("change", () => {
@@ -201,12 +208,14 @@ addEventListener("keydown", (event) => {
 
 themeSwitch(document.getElementById("theme"));
 coloursSwitch(document.getElementById("colours"));
-get("state").then(({ follows }) => {
-  VIEWS.find(({ name }) => name === "run").hidden = !follows;
-}, studio.failed).then(() => {
-  makeTabs();
-  showView();
-});
+get("state")
+  .then(({ follows }) => {
+    VIEWS.find(({ name }) => name === "run").hidden = !follows;
+  }, studio.failed)
+  .then(() => {
+    makeTabs();
+    showView();
+  });
 acceptDrops();
 addEventListener("hashchange", showView);
 document.addEventListener("studiolost", waitForStudio);

@@ -140,17 +140,19 @@ export class Chart {
   drawReading(c, colours, toX, toY, width) {
     const wanted = this.xAt(this.pointed);
     const lines = this.shown.lines.filter((line) => !line.faint && line.x.length);
-    const texts = lines.map(({ x, y, colour = colours.accent }) => {
-      const distance = (k) => Math.abs(x[k] - wanted);
-      const i = x.reduce((nearest, _, k) => (distance(k) <= distance(nearest) ? k : nearest), 0);
-      if (y[i] === null) return null;
-      c.fillStyle = colour;
-      c.beginPath();
-      c.arc(toX(x[i]), toY(y[i]), 3, 0, 2 * Math.PI);
-      c.fill();
-      const level = this.shown.levels?.[y[i]];
-      return { text: `${short(x[i])}: ${level ?? short(y[i])}`, colour };
-    }).filter(Boolean);
+    const texts = lines
+      .map(({ x, y, colour = colours.accent }) => {
+        const distance = (k) => Math.abs(x[k] - wanted);
+        const i = x.reduce((nearest, _, k) => (distance(k) <= distance(nearest) ? k : nearest), 0);
+        if (y[i] === null) return null;
+        c.fillStyle = colour;
+        c.beginPath();
+        c.arc(toX(x[i]), toY(y[i]), 3, 0, 2 * Math.PI);
+        c.fill();
+        const level = this.shown.levels?.[y[i]];
+        return { text: `${short(x[i])}: ${level ?? short(y[i])}`, colour };
+      })
+      .filter(Boolean);
     c.textBaseline = "top";
     const left = this.pointed < width / 2;
     c.textAlign = left ? "right" : "left";

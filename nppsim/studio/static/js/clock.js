@@ -2,7 +2,8 @@
 
 export const FRAME_MS = 1000 / 60;
 const MOST = 15; // frames; a longer lag is dropped
-// Lag, in frames, within which a display tick advances exactly one frame, so that jitter of a 60 Hz display has no effect.
+// Lag, in frames, within which a display tick advances exactly one frame, so that jitter of a 60 Hz display has no
+// effect.
 const [EARLY, LATE] = [0.25, 1.75];
 
 export class Clock {
@@ -27,7 +28,8 @@ export class Clock {
   }
 }
 
-/** Return the seconds left on the game's clock, the score of a run that wins at that time (see nppsim/replays/score.py). */
+/** Return the seconds left on the game's clock, the score of a run that wins at that time (see
+ *  nppsim/replays/score.py). */
 export function score(frames, gold, levels = 1) {
   return 90 + 2 * gold - Math.max(frames - levels, 0) / 60;
 }
@@ -60,11 +62,18 @@ export class Pacing {
     if (this.latencies.length > 3600) this.latencies.shift();
   }
 
-  /** Return {frames, share of gaps within 20 ms, worst gap, median and late (99 %) latency; ms}; null without any gap. */
+  /** Return {frames, share of gaps within 20 ms, worst gap, median and late (99 %) latency; ms}; null without any
+   *  gap. */
   summary() {
     if (!this.gaps) return null;
     const sorted = [...this.latencies].sort((a, b) => a - b);
     const quantile = (q) => sorted[Math.min(Math.floor(q * sorted.length), sorted.length - 1)] ?? 0;
-    return { frames: this.gaps, share: this.even / this.gaps, worst: this.worst, median: quantile(0.5), late: quantile(0.99) };
+    return {
+      frames: this.gaps,
+      share: this.even / this.gaps,
+      worst: this.worst,
+      median: quantile(0.5),
+      late: quantile(0.99),
+    };
   }
 }

@@ -1,7 +1,7 @@
 /* Input of the player: keyboard (configurable), gamepad, touch buttons.
  *
- *     const controls = new Controls((action) => ...);       // called once per press of other keys than left, right, jump
- *     controls.sample()                                     // returns the input byte of the next frame
+ *     const controls = new Controls((action) => ...);       // called once per press of other keys than left, right,
+ *     jump controls.sample()                                     // returns the input byte of the next frame
  *
  * A press shorter than a frame counts for one frame, so no press is lost.
  */
@@ -22,16 +22,32 @@ export const ACTIONS = {
   back: ["one frame back", ["Comma"]],
   rewind: ["rewind while pressed", ["Backspace"]],
   mark: ["practise from here, or from the spawn again", ["KeyM"]],
-  keep: ["keep this run", ["KeyK"]],
+  store: ["store this run", ["KeyK"]],
   next: ["next level", ["KeyN"]],
   view: ["closer view that follows the ninja, or the whole level", ["KeyV"]],
 };
 const LASTING = [...Object.keys(BITS), "rewind"]; // actions that last while the key is down
 // Standard gamepad: button -> action.
-const PAD = { 0: "jump", 1: "jump", 3: "restart", 4: "rewind", 5: "slower", 6: "view", 8: "keep", 9: "pause", 14: "left", 15: "right" };
+const PAD = {
+  0: "jump",
+  1: "jump",
+  3: "restart",
+  4: "rewind",
+  5: "slower",
+  6: "view",
+  8: "store",
+  9: "pause",
+  14: "left",
+  15: "right",
+};
 const STICK = 0.4; // threshold of the stick's deflection
 // Keys that a focused element handles itself.
-const USES = { button: /^(Space|Enter)$/, summary: /^(Space|Enter)$/, a: /^Enter$/, input: /^(Space|Arrow\w+|Home|End)$/ };
+const USES = {
+  button: /^(Space|Enter)$/,
+  summary: /^(Space|Enter)$/,
+  a: /^Enter$/,
+  input: /^(Space|Arrow\w+|Home|End)$/,
+};
 
 export class Controls {
   constructor(act) {
@@ -139,6 +155,18 @@ function storedBindings() {
 }
 
 export function keyName(code) {
-  const names = { ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", ShiftLeft: "left shift", ShiftRight: "right shift", Period: ".", Comma: ",", Backspace: "⌫", Enter: "↵", Escape: "esc" };
+  const names = {
+    ArrowLeft: "←",
+    ArrowRight: "→",
+    ArrowUp: "↑",
+    ArrowDown: "↓",
+    ShiftLeft: "left shift",
+    ShiftRight: "right shift",
+    Period: ".",
+    Comma: ",",
+    Backspace: "⌫",
+    Enter: "↵",
+    Escape: "esc",
+  };
   return names[code] ?? code.replace(/^(Key|Digit)/, "").toLowerCase();
 }

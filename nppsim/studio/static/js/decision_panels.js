@@ -1,10 +1,18 @@
-/* Panels for the agent's decision at the displayed frame: action probabilities, value, entropy, rewards, observations. */
+/* Panels for the agent's decision at the displayed frame: action probabilities, value, entropy, rewards,
+ * observations. */
 
 import { Chart } from "./chart.js";
-import { element } from "./elements.js";
+import { element, panel, table } from "./elements.js";
 import { OVERLAYS, showPicture } from "./overlays.js";
 
-const ACTIONS = [["·", "nothing"], ["←", "left"], ["→", "right"], ["↑", "jump"], ["↖", "jump and left"], ["↗", "jump and right"]];
+const ACTIONS = [
+  ["·", "nothing"],
+  ["←", "left"],
+  ["→", "right"],
+  ["↑", "jump"],
+  ["↖", "jump and left"],
+  ["↗", "jump and right"],
+];
 const PICTURES = { player_frame: "What is around it", global_view: "The whole level" };
 
 /** panels: elements to place on the page.  ``set`` selects the decisions of a run, ``seek`` shows those of a frame. */
@@ -15,7 +23,13 @@ export class DecisionPanels {
     this.changed = changed;
     this.bars = ACTIONS.map(([sign, name]) => {
       const [fill, share] = [element("i"), element("span", { class: "share" })];
-      const row = element("div", { class: "action", title: name }, element("kbd", { text: sign, "aria-label": name }), element("div", { class: "meter" }, fill), share);
+      const row = element(
+        "div",
+        { class: "action", title: name },
+        element("kbd", { text: sign, "aria-label": name }),
+        element("div", { class: "meter" }, fill),
+        share,
+      );
       return { row, fill, share };
     });
     this.note = element("p", { class: "small muted", hidden: true });
@@ -24,20 +38,36 @@ export class DecisionPanels {
     this.figures = { value: value[1], entropy: entropy[1], sum: sum[1] };
     const chart = (label) => element("canvas", { class: "chart small", role: "img", "aria-label": label });
     const canvases = { value: chart("Value over time"), entropy: chart("Entropy over time") };
-    this.charts = Object.fromEntries(Object.entries(canvases).map(([name, canvas]) => [name, new Chart(canvas, { pick: seek, axis: false })]));
+    this.charts = Object.fromEntries(
+      Object.entries(canvases).map(([name, canvas]) => [name, new Chart(canvas, { pick: seek, axis: false })]),
+    );
     this.terms = element("tbody");
-    this.policy = element("section", { class: "panel policy" },
-      element("h2", { text: "Policy" }), element("div", { class: "actions" }, this.bars.map(({ row }) => row)), this.note,
-      element("dl", { class: "facts" }, value), canvases.value, element("dl", { class: "facts" }, entropy), canvases.entropy);
-    this.rewards = element("section", { class: "panel" }, element("h2", { text: "Rewards" }),
-      element("table", { class: "terms" }, element("thead", {}, element("tr", {}, ["term", "now", "so far"].map((text) => element("th", { text })))), this.terms),
-      element("dl", { class: "facts" }, sum));
+    this.policy = element(
+      "section",
+      { class: "panel policy" },
+      element("h2", { text: "Policy" }),
+      element(
+        "div",
+        { class: "actions" },
+        this.bars.map(({ row }) => row),
+      ),
+      this.note,
+      element("dl", { class: "facts" }, value),
+      canvases.value,
+      element("dl", { class: "facts" }, entropy),
+      canvases.entropy,
+    );
+    this.rewards = panel(
+      "Rewards",
+      table(["term", "now", "so far"], { class: "terms" }, this.terms),
+      element("dl", { class: "facts" }, sum),
+    );
     this.boxes = element("div", { class: "overlays" });
     this.pictures = element("div", { class: "pictures" });
     this.numbers = element("details", { ontoggle: () => this.showNumbers() }, element("summary", { text: "Numbers" }));
     this.table = element("div", { class: "wide numbers" });
     this.numbers.append(this.table);
-    this.observations = element("section", { class: "panel" }, element("h2", { text: "Observations" }), this.boxes, this.pictures, this.numbers);
+    this.observations = panel("Observations", this.boxes, this.pictures, this.numbers);
     this.all = [this.policy, this.rewards, this.observations];
     this.set(null);
   }
@@ -49,15 +79,33 @@ export class DecisionPanels {
   /** Show the decisions of another run; null: hide the panels. */
   set(log) {
     this.log = log;
-    for (const panel of this.all) panel.hidden = !log;
+    for (const one of this.all) one.hidden = !log;
     if (!log) return;
     const { layout } = log;
-    this.boxes.replaceChildren(...OVERLAYS.filter(({ key }) => key === null || key in layout).map(({ name, title }) =>
-      element("label", {}, element("input", { type: "checkbox", checked: this.chosen.has(name), onchange: (event) => this.choose(name, event.target.checked) }), title)));
-    this.shown = Object.keys(layout).filter((key) => key in PICTURES).map((key) => {
-      const canvas = element("canvas", { role: "img", "aria-label": PICTURES[key] });
-      return { key, canvas, figure: element("figure", {}, canvas, element("figcaption", { class: "small muted", text: PICTURES[key] })) };
-    });
+    this.boxes.replaceChildren(
+      ...OVERLAYS.filter(({ key }) => key === null || key in layout).map(({ name, title }) =>
+        element(
+          "label",
+          {},
+          element("input", {
+            type: "checkbox",
+            checked: this.chosen.has(name),
+            onchange: (event) => this.choose(name, event.target.checked),
+          }),
+          title,
+        ),
+      ),
+    );
+    this.shown = Object.keys(layout)
+      .filter((key) => key in PICTURES)
+      .map((key) => {
+        const canvas = element("canvas", { role: "img", "aria-label": PICTURES[key] });
+        return {
+          key,
+          canvas,
+          figure: element("figure", {}, canvas, element("figcaption", { class: "small muted", text: PICTURES[key] })),
+        };
+      });
     this.pictures.replaceChildren(...this.shown.map(({ figure }) => figure));
     this.grown();
   }
@@ -97,11 +145,19 @@ export class DecisionPanels {
 
   showRewards(decision) {
     const sums = this.log.sums(decision);
-    this.terms.replaceChildren(...Object.entries(sums).map(([name, sum]) => {
-      const now = decision.r[name] ?? 0;
-      const colour = now > 0.0005 ? "good" : now < -0.0005 ? "bad" : "muted";
-      return element("tr", {}, element("td", { text: name }), element("td", { class: colour, text: signed(now) }), element("td", { text: signed(sum) }));
-    }));
+    this.terms.replaceChildren(
+      ...Object.entries(sums).map(([name, sum]) => {
+        const now = decision.r[name] ?? 0;
+        const colour = now > 0.0005 ? "good" : now < -0.0005 ? "bad" : "muted";
+        return element(
+          "tr",
+          {},
+          element("td", { text: name }),
+          element("td", { class: colour, text: signed(now) }),
+          element("td", { text: signed(sum) }),
+        );
+      }),
+    );
     this.figures.sum.textContent = signed(Object.values(sums).reduce((a, b) => a + b, 0));
   }
 
@@ -109,11 +165,25 @@ export class DecisionPanels {
     if (!this.numbers.open || !this.decision) return;
     const { layout } = this.log;
     const { s } = this.decision;
-    const rows = Object.entries(layout).filter(([key, { picture, components }]) => !picture && components.length && s[key].length === components.length);
-    this.table.replaceChildren(element("table", {}, element("tbody", {}, rows.flatMap(([key, { components }]) => [
-      element("tr", {}, element("th", { colspan: 2, text: key.replaceAll("_", " ") })),
-      ...components.map((name, i) => element("tr", {}, element("td", { text: name.replaceAll("_", " ") }), element("td", { text: s[key][i] }))),
-    ]))));
+    const rows = Object.entries(layout).filter(
+      ([key, { picture, components }]) => !picture && components.length && s[key].length === components.length,
+    );
+    this.table.replaceChildren(
+      element(
+        "table",
+        {},
+        element(
+          "tbody",
+          {},
+          rows.flatMap(([key, { components }]) => [
+            element("tr", {}, element("th", { colspan: 2, text: key.replaceAll("_", " ") })),
+            ...components.map((name, i) =>
+              element("tr", {}, element("td", { text: name.replaceAll("_", " ") }), element("td", { text: s[key][i] })),
+            ),
+          ]),
+        ),
+      ),
+    );
   }
 }
 
@@ -121,17 +191,17 @@ export class DecisionLog {
   constructor(layout) {
     this.layout = layout;
     this.decisions = [];
-    this.ways = []; // [{f, text}], text: way of a run part
+    this.paths = []; // [{f, text}], text: paths of a run part
     this.running = []; // cumulative rewards after each decision, by term
   }
 
-  add(decision, way) {
+  add(decision, paths) {
     const sums = { ...this.running[this.running.length - 1] };
     for (const [name, reward] of Object.entries(decision.r)) sums[name] = (sums[name] ?? 0) + reward;
     this.running.push(sums);
     decision.index = this.decisions.length;
     this.decisions.push(decision);
-    if (way) this.ways.push({ f: decision.f, text: way });
+    if (paths) this.paths.push({ f: decision.f, text: paths });
   }
 
   /** Return the last decision made up to a frame. */
@@ -140,8 +210,8 @@ export class DecisionLog {
   }
 
   /** Return the path lengths at a frame: {f, text}. */
-  wayAt(frame) {
-    return this.ways.findLast(({ f }) => f <= frame) ?? null;
+  pathsAt(frame) {
+    return this.paths.findLast(({ f }) => f <= frame) ?? null;
   }
 
   /** Return the cumulative rewards after a decision, by term. */

@@ -10,7 +10,8 @@ import { element, takesKeys } from "./elements.js";
 import { History, KINDS, draftOf, emptyState, stateOf } from "./level_model.js";
 
 const ZOOM = 1.3;
-// sessionStorage preserves the current level over a reload; localStorage preserves unsaved changes when the tab is closed.
+// sessionStorage preserves the current level over a reload; localStorage preserves unsaved changes when the tab is
+// closed.
 const STORED = "nppsim.draft";
 let stored = null; // the Editor; survives a change of the view
 let tried = null; // {id, state} of the level that was played or saved last
@@ -22,29 +23,60 @@ export async function show(view, studio, id) {
   if (id && !inHand && (editor.history.isSaved || (await askToDrop()))) await load(editor, studio, id);
   if (id) history.replaceState(null, "", "#/edit"); // so that "back" returns to the current level
 
-  const canvas = element("canvas", { id: "editor", tabindex: 0, role: "application", "aria-label": "Level. Arrow keys move the cursor, space presses, question mark lists the keys.", "aria-describedby": "editor-here" });
+  const canvas = element("canvas", {
+    id: "editor",
+    tabindex: 0,
+    role: "application",
+    "aria-label": "Level. Arrow keys move the cursor, space presses, question mark lists the keys.",
+    "aria-describedby": "editor-here",
+  });
   const here = element("span", { id: "editor-here", class: "small", role: "status" });
   const tools = element("div", { class: "hud bar" });
-  const stage = element("section", { class: "stage", "aria-label": "Level" }, canvas, tools, element("div", { class: "keys" }, here));
-  const [checks, palette, properties, file] = ["Check", "Tools", "Properties", "Level"].map((label) => element("section", { class: "panel", "aria-label": label }));
+  const stage = element(
+    "section",
+    { class: "stage", "aria-label": "Level" },
+    canvas,
+    tools,
+    element("div", { class: "keys" }, here),
+  );
+  const [checks, palette, properties, file] = ["Check", "Tools", "Properties", "Level"].map((label) =>
+    element("section", { class: "panel", "aria-label": label }),
+  );
   properties.classList.add("properties");
   file.classList.add("file");
-  view.append(element("div", { class: "split editor" }, stage, element("div", { class: "panels" }, checks, properties, palette, file)));
+  view.append(
+    element(
+      "div",
+      { class: "split editor" },
+      stage,
+      element("div", { class: "panels" }, checks, properties, palette, file),
+    ),
+  );
 
   const drawn = new EditorCanvas(canvas, editor);
   const commands = commandsOf(editor, drawn, studio);
   const onBar = commands.filter(({ title }) => title).map((command) => ({ command, button: makeButton(command) }));
   tools.append(...onBar.map(({ button }) => button));
   const title = titleField(editor);
-  file.append(element("h2", { text: "Level" }), title, element("div", { class: "bar" }, ...commands.filter(({ words }) => words).map(makeWords)));
-  const ends = [showPalette(palette, editor), showProperties(properties, editor), showChecks(checks, editor, drawn, studio)];
+  file.append(
+    element("h2", { text: "Level" }),
+    title,
+    element("div", { class: "bar" }, ...commands.filter(({ words }) => words).map(makeWords)),
+  );
+  const ends = [
+    showPalette(palette, editor),
+    showProperties(properties, editor),
+    showChecks(checks, editor, drawn, studio),
+  ];
 
   const update = () => {
     for (const { command, button } of onBar) button.disabled = command.enabled ? !command.enabled() : false;
     if (document.activeElement !== title.lastChild) title.lastChild.value = editor.state.title;
     here.textContent ||= editor.whatIsHere();
   };
-  const say = ({ detail }) => { here.textContent = detail; };
+  const say = ({ detail }) => {
+    here.textContent = detail;
+  };
   const key = (event) => press(event, commands, editor);
   editor.addEventListener("change", update);
   editor.addEventListener("announce", say);
@@ -61,7 +93,8 @@ export async function show(view, studio, id) {
   };
 }
 
-/** Return an Editor with the level from before a reload, or with the unsaved level of a closed tab, or with an empty level. */
+/** Return an Editor with the level from before a reload, or with the unsaved level of a closed tab, or with an empty
+ *  level. */
 function restored() {
   const stored = sessionStorage.getItem(STORED) ?? localStorage.getItem(STORED);
   const editor = new Editor(new History(stored ? stateOf(JSON.parse(stored)) : emptyState()));
@@ -93,20 +126,42 @@ function commandsOf(editor, drawn, studio) {
     return level;
   };
   const guarded = (job) => () => job().catch((error) => studio.failed(error));
-  const save = (format) => guarded(async () => {
-    const name = await download(`levels/${await add()}/file?format=${format}`);
-    editor.history.markSaved();
-    studio.toast(`${name} is saved`, "good");
-  });
+  const save = (format) =>
+    guarded(async () => {
+      const name = await download(`levels/${await add()}/file?format=${format}`);
+      editor.history.markSaved();
+      studio.toast(`${name} is saved`, "good");
+    });
   const tryIt = guarded(async () => studio.go(`#/play/${await add()}`));
-  const tools = ["select", "tile", "fill", "entity", "erase"].map((tool, i) => ({ keys: ["VBFAE"[i]], run: () => editor.choose(tool) }));
+  const tools = ["select", "tile", "fill", "entity", "erase"].map((tool, i) => ({
+    keys: ["VBFAE"[i]],
+    run: () => editor.choose(tool),
+  }));
   return [
     ...tools,
     { keys: ["Ctrl+Z"], title: "↶", hint: "Undo", run: () => editor.undo(), enabled: () => editor.history.canUndo },
-    { keys: ["Ctrl+Shift+Z", "Ctrl+Y"], title: "↷", hint: "Redo", run: () => editor.redo(), enabled: () => editor.history.canRedo },
-    { keys: ["Ctrl+C"], title: "Copy", hint: "Copy the region", run: () => editor.copy(), enabled: () => editor.region },
+    {
+      keys: ["Ctrl+Shift+Z", "Ctrl+Y"],
+      title: "↷",
+      hint: "Redo",
+      run: () => editor.redo(),
+      enabled: () => editor.history.canRedo,
+    },
+    {
+      keys: ["Ctrl+C"],
+      title: "Copy",
+      hint: "Copy the region",
+      run: () => editor.copy(),
+      enabled: () => editor.region,
+    },
     { keys: ["Ctrl+X"], run: () => editor.cut() },
-    { keys: ["Ctrl+V"], title: "Paste", hint: "Paste at the region or cursor", run: () => editor.paste(), enabled: () => editor.clip },
+    {
+      keys: ["Ctrl+V"],
+      title: "Paste",
+      hint: "Paste at the region or cursor",
+      run: () => editor.paste(),
+      enabled: () => editor.clip,
+    },
     { keys: ["H"], title: "Mirror", hint: "Mirror the region or the level horizontally", run: () => editor.mirror() },
     { keys: ["+", "="], title: "+", hint: "Zoom in", run: () => drawn.zoom(ZOOM) },
     { keys: ["-"], title: "−", hint: "Zoom out", run: () => drawn.zoom(1 / ZOOM) },
@@ -133,12 +188,20 @@ function commandsOf(editor, drawn, studio) {
     { words: "Save in a folder …", run: guarded(() => saveInFolder(editor, studio)) },
     { words: "Edit another …", run: guarded(() => chooseLevel(studio)) },
     { words: "New level", run: () => studio.go("#/edit/new") },
-  ].map((command) => ({ ...command, run: () => { command.run(); if (command.follow) drawn.follow(); } }));
+  ].map((command) => ({
+    ...command,
+    run: () => {
+      command.run();
+      if (command.follow) drawn.follow();
+    },
+  }));
 }
 
 function nextKind(editor, by) {
   const all = [...KINDS.keys()];
-  editor.chooseEntity(all[(all.indexOf(editor.entity.kind) + (editor.tool === "entity" ? by : 0) + all.length) % all.length]);
+  editor.chooseEntity(
+    all[(all.indexOf(editor.entity.kind) + (editor.tool === "entity" ? by : 0) + all.length) % all.length],
+  );
 }
 
 function press(event, commands, editor) {
@@ -159,8 +222,13 @@ function press(event, commands, editor) {
 function makeButton(command) {
   const { title, hint, keys, main, run } = command;
   return element("button", {
-    type: "button", class: main ? "primary" : title.length < 2 ? "icon" : null, text: title, title: `${hint} (${keys[0]})`,
-    "aria-label": hint, "aria-keyshortcuts": keys[0].replace("Ctrl", "Control"), onclick: run,
+    type: "button",
+    class: main ? "primary" : title.length < 2 ? "icon" : null,
+    text: title,
+    title: `${hint} (${keys[0]})`,
+    "aria-label": hint,
+    "aria-keyshortcuts": keys[0].replace("Ctrl", "Control"),
+    onclick: run,
   });
 }
 

@@ -13,7 +13,24 @@ import { World } from "./world.js";
 const WHEEL_ZOOM = 1.0015; // zoom factor per unit of deltaY
 const QUARTERS_FROM = 2; // scale (screen px per level px) from which the grid shows quarter tiles
 const ONE_SIDED = 34; // first of the four tiles with a single face: top, right, bottom, left
-const FACES = [[[0, 0], [24, 0]], [[24, 0], [24, 24]], [[0, 24], [24, 24]], [[0, 0], [0, 24]]];
+const FACES = [
+  [
+    [0, 0],
+    [24, 0],
+  ],
+  [
+    [24, 0],
+    [24, 24],
+  ],
+  [
+    [0, 24],
+    [24, 24],
+  ],
+  [
+    [0, 0],
+    [0, 24],
+  ],
+];
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export class EditorCanvas {
@@ -23,7 +40,7 @@ export class EditorCanvas {
     this.scene.fit("stage");
     this.grid = true;
     this.route = null; // positions of the planner's run, [[x, y], ...], px
-    this.marks = []; // positions of findings, in steps
+    this.marks = []; // positions of diagnostics, in steps
     this.pointers = new Map(); // pressed pointers: id -> [x, y], CSS px
     this.pinch = null; // gesture of two fingers: {distance, middle}
     this.wanted = 0; // id of the requested animation frame, or 0
@@ -84,8 +101,14 @@ export class EditorCanvas {
     const draw = (step, opacity) => {
       const c = pen.context;
       c.beginPath();
-      for (let x = TILE; x <= STAGE.width - TILE; x += step) { c.moveTo(x, TILE); c.lineTo(x, STAGE.height - TILE); }
-      for (let y = TILE; y <= STAGE.height - TILE; y += step) { c.moveTo(TILE, y); c.lineTo(STAGE.width - TILE, y); }
+      for (let x = TILE; x <= STAGE.width - TILE; x += step) {
+        c.moveTo(x, TILE);
+        c.lineTo(x, STAGE.height - TILE);
+      }
+      for (let y = TILE; y <= STAGE.height - TILE; y += step) {
+        c.moveTo(TILE, y);
+        c.lineTo(STAGE.width - TILE, y);
+      }
       c.globalAlpha = opacity;
       c.lineWidth = thin;
       c.strokeStyle = pen.colours.muted;
@@ -137,8 +160,20 @@ export class EditorCanvas {
     }
     if (["select", "entity"].includes(editor.tool)) {
       const [x, y] = pixels(editor.cursor);
-      for (const [dx, dy] of [[1, 0], [-1, 0], [0, 1], [0, -1]]) {
-        pen.line([[x + 3 * dx, y + 3 * dy], [x + 9 * dx, y + 9 * dy]], colour, Math.max(1.2, 1.5 * thin));
+      for (const [dx, dy] of [
+        [1, 0],
+        [-1, 0],
+        [0, 1],
+        [0, -1],
+      ]) {
+        pen.line(
+          [
+            [x + 3 * dx, y + 3 * dy],
+            [x + 9 * dx, y + 9 * dy],
+          ],
+          colour,
+          Math.max(1.2, 1.5 * thin),
+        );
       }
     } else {
       this.#frame(pen, box, colour, Math.max(1.4, 2 * thin), false);
@@ -154,11 +189,15 @@ export class EditorCanvas {
     canvas.addEventListener("pointermove", (event) => this.#move(event));
     for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, (event) => this.#up(event));
     canvas.addEventListener("contextmenu", (event) => event.preventDefault());
-    canvas.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      this.scene.zoom(WHEEL_ZOOM ** -event.deltaY, event.offsetX, event.offsetY);
-      this.#ask();
-    }, { passive: false });
+    canvas.addEventListener(
+      "wheel",
+      (event) => {
+        event.preventDefault();
+        this.scene.zoom(WHEEL_ZOOM ** -event.deltaY, event.offsetX, event.offsetY);
+        this.#ask();
+      },
+      { passive: false },
+    );
     canvas.addEventListener("keydown", (event) => this.#key(event));
     canvas.addEventListener("keyup", (event) => {
       if (event.key === " ") this.editor.release();
@@ -267,7 +306,8 @@ function boxOf({ column, row, width, height }) {
   return [TILE * (column + 1), TILE * (row + 1), TILE * width, TILE * height];
 }
 
-/** Draw an entity in its start state at a position in steps.  pending: the door or exit, if the position is its switch's. */
+/** Draw an entity in its start state at a position in steps.  pending: the door or exit, if the position is its
+ *  switch's. */
 export function drawFigure(pen, entity, at, pending = null) {
   if (!isOnStage(at)) return;
   if (entity.kind === NINJA) {

@@ -1,4 +1,4 @@
-/* Checks of the edited level by the server: findings, the planner's search, and tries by an agent. */
+/* Checks of the edited level by the server: diagnostics, the planner's search, and tries by an agent. */
 
 import { Socket, get, whileCompiling } from "./api.js";
 import { element, seconds } from "./elements.js";
@@ -16,21 +16,36 @@ const SEARCHES = {
 /** Fill a panel with the results of the checks and mark them on the canvas; return a function that ends the checks. */
 export function showChecks(panel, editor, canvas, studio) {
   const verdict = element("p", { id: "editor-verdict", role: "status" });
-  const list = element("ul", { class: "findings", id: "editor-findings" });
+  const list = element("ul", { class: "diagnostics", id: "editor-diagnostics" });
   const choice = element("select", { "aria-label": "Agent", hidden: true });
   const status = element("span", { class: "small", id: "editor-tries", role: "status" });
-  const button = element("button", { type: "button", text: "64 tries by an agent", onclick: () => tryAgent().catch((error) => {
-    status.textContent = "";
-    studio.failed(error);
-  }) });
-  panel.append(element("h2", { text: "Check" }), verdict, list, element("div", { class: "bar" }, choice, button, status));
+  const button = element("button", {
+    type: "button",
+    text: "64 tries by an agent",
+    onclick: () =>
+      tryAgent().catch((error) => {
+        status.textContent = "";
+        studio.failed(error);
+      }),
+  });
+  panel.append(
+    element("h2", { text: "Check" }),
+    verdict,
+    list,
+    element("div", { class: "bar" }, choice, button, status),
+  );
   let compiled = () => {}; // ends messages on compilation
   const checks = new Checks({
-    found(findings) {
-      list.replaceChildren(...findings.map((one) => element("li", { class: one.severity }, sentence(one, editor, canvas))));
+    found(diagnostics) {
+      list.replaceChildren(
+        ...diagnostics.map((one) => element("li", { class: one.severity }, sentence(one, editor, canvas))),
+      );
       compiled();
-      canvas.show({ marks: findings.filter(({ severity, at }) => at && severity !== "note").map(({ at }) => at), route: null });
-      if (findings.some(({ severity }) => severity === "error")) showVerdict("Not a level yet.", "bad");
+      canvas.show({
+        marks: diagnostics.filter(({ severity, at }) => at && severity !== "note").map(({ at }) => at),
+        route: null,
+      });
+      if (diagnostics.some(({ severity }) => severity === "error")) showVerdict("Not a level yet.", "bad");
       else showVerdict("Checking …", "muted");
     },
     searched(search) {
@@ -40,7 +55,10 @@ export function showChecks(panel, editor, canvas, studio) {
         canvas.show({ route: search.route });
         showVerdict(`Finishable: the planner needs ${seconds(search.par)} (${search.par} frames).`, "good");
       } else {
-        showVerdict(search.why ?? SEARCHES[search.state], ["starting", "searching"].includes(search.state) ? "muted" : "warn");
+        showVerdict(
+          search.why ?? SEARCHES[search.state],
+          ["starting", "searching"].includes(search.state) ? "muted" : "warn",
+        );
       }
     },
     failed(message) {
@@ -57,7 +75,8 @@ export function showChecks(panel, editor, canvas, studio) {
   }
 
   function showTries({ wins, tries, of }) {
-    status.textContent = `${wins} of ${tries}${tries < of ? " so far" : ""} finished (${Math.round((100 * wins) / tries)} %)`;
+    const share = Math.round((100 * wins) / tries);
+    status.textContent = `${wins} of ${tries}${tries < of ? " so far" : ""} finished (${share} %)`;
   }
 
   // Load the agents only on demand, since it takes seconds.
@@ -91,15 +110,20 @@ export function showChecks(panel, editor, canvas, studio) {
   };
 }
 
-// The text of a finding; for a finding with a position, a button that moves the cursor there.
+// The text of a diagnostic; for a diagnostic with a position, a button that moves the cursor there.
 function sentence({ text, at }, editor, canvas) {
   if (!at) return text;
-  return element("button", { type: "button", class: "quiet", text, onclick: () => {
-    editor.choose("select");
-    editor.goTo(at);
-    canvas.follow();
-    canvas.canvas.focus();
-  } });
+  return element("button", {
+    type: "button",
+    class: "quiet",
+    text,
+    onclick: () => {
+      editor.choose("select");
+      editor.goTo(at);
+      canvas.follow();
+      canvas.canvas.focus();
+    },
+  });
 }
 
 /* Sends the latest level to the server when the author pauses, and ignores answers about earlier levels. */
@@ -117,7 +141,9 @@ class Checks {
     this.timer = setTimeout(() => this.#send({ check: draftOf(state) }), pause);
   }
 
-  tries(state, agent) { this.#send({ tries: draftOf(state), agent }); }
+  tries(state, agent) {
+    this.#send({ tries: draftOf(state), agent });
+  }
 
   #send(message) {
     const { number } = this;
@@ -133,10 +159,10 @@ class Checks {
     this.socket.send({ ...message, number });
   }
 
-  #receive({ number, findings, search, tries, error }) {
+  #receive({ number, diagnostics, search, tries, error }) {
     if (number !== this.number) return;
     if (error) this.listener.failed(error);
-    if (findings) this.listener.found(findings);
+    if (diagnostics) this.listener.found(diagnostics);
     if (search) this.listener.searched(search);
     if (tries) this.listener.tried(tries);
   }

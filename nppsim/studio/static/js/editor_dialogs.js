@@ -28,11 +28,17 @@ const KEYS = [
   ["Escape", "cancel, or deselect"],
 ];
 
-// Show a modal dialog; resolves with the value of the pressed button, or "" for Escape.  Buttons without a value close the
-// dialog even if a field is invalid; Enter in a field presses the first button with a value.
+// Show a modal dialog; resolves with the value of the pressed button, or "" for Escape.  Buttons without a value close
+// the dialog even if a field is invalid; Enter in a field presses the first button with a value.
 function ask(title, contents, buttons) {
   return new Promise((resolve) => {
-    const form = element("form", { method: "dialog" }, element("h2", { text: title }), contents, element("div", { class: "bar" }, element("span", { class: "spacer" }), buttons));
+    const form = element(
+      "form",
+      { method: "dialog" },
+      element("h2", { text: title }),
+      contents,
+      element("div", { class: "bar" }, element("span", { class: "spacer" }), buttons),
+    );
     const dialog = element("dialog", { "aria-label": title }, form);
     for (const one of [buttons].flat().filter(({ value }) => value === "")) {
       one.type = "button";
@@ -51,23 +57,44 @@ function ask(title, contents, buttons) {
 const button = (value, text, kind = null) => element("button", { value, text, class: kind });
 
 export function showKeys() {
-  const rows = KEYS.map(([keys, does]) => element("tr", {}, element("th", { scope: "row", text: keys }), element("td", { text: does })));
-  return ask("Keys", element("div", { class: "wide" }, element("table", {}, element("tbody", {}, rows))), button("", "Close", "primary"));
+  const rows = KEYS.map(([keys, does]) =>
+    element("tr", {}, element("th", { scope: "row", text: keys }), element("td", { text: does })),
+  );
+  return ask(
+    "Keys",
+    element("div", { class: "wide" }, element("table", {}, element("tbody", {}, rows))),
+    button("", "Close", "primary"),
+  );
 }
 
 /** Ask whether the unsaved changes of the edited level may be discarded. */
 export async function askToDrop() {
   const text = element("p", { text: "The level in the editor has unsaved changes." });
-  return (await ask("Edit another level?", text, [button("", "Keep it"), button("drop", "Discard the changes", "danger")])) === "drop";
+  return (
+    (await ask("Edit another level?", text, [
+      button("", "Keep it"),
+      button("drop", "Discard the changes", "danger"),
+    ])) === "drop"
+  );
 }
 
 export async function chooseLevel(studio) {
   const { levels } = await get("levels");
   const name = ({ name: its, category }) => (category ? `${category}: ${its}` : its);
-  const select = element("select", { "aria-label": "Level" }, levels.map((one) => element("option", { value: one.id, text: name(one) })));
+  const select = element(
+    "select",
+    { "aria-label": "Level" },
+    levels.map((one) => element("option", { value: one.id, text: name(one) })),
+  );
   const file = element("input", { type: "file", "aria-label": "A level file or replay of yours" });
-  const contents = element("div", {}, element("p", {}, element("label", { class: "wide-field" }, "Level", select)), element("p", {}, element("label", { class: "wide-field" }, "or a file", file)));
-  if ((await ask("Edit another level", contents, [button("", "Cancel"), button("edit", "Edit", "primary")])) !== "edit") return;
+  const contents = element(
+    "div",
+    {},
+    element("p", {}, element("label", { class: "wide-field" }, "Level", select)),
+    element("p", {}, element("label", { class: "wide-field" }, "or a file", file)),
+  );
+  if ((await ask("Edit another level", contents, [button("", "Cancel"), button("edit", "Edit", "primary")])) !== "edit")
+    return;
   const id = file.files.length ? (await openFile(file.files[0])).level : select.value;
   studio.go(`#/edit/${id}`);
 }
@@ -76,21 +103,46 @@ export async function chooseLevel(studio) {
 export async function saveInFolder(editor, studio) {
   const { folders } = await get("edit/folders");
   if (!folders.length) {
-    const text = element("p", { text: "This studio has no folder in which levels can be saved. Level sets cannot be extended, because their index.json lists each level. Start the studio with --levels SET FOLDER, where FOLDER is a plain folder of level files, or use \"Save as file\"." });
+    const text = element("p", {
+      text:
+        "This studio has no folder in which levels can be saved. Level sets cannot be extended, because their " +
+        "index.json lists each level. Start the studio with --levels SET FOLDER, where FOLDER is a plain folder of " +
+        'level files, or use "Save as file".',
+    });
     await ask("Save in a folder", text, button("", "Close", "primary"));
     return;
   }
   const several = folders.length > 1; // then no folder is a default: one may be the game's
-  const folder = element("select", { "aria-label": "Folder", required: true },
-    several ? element("option", { value: "", text: "choose a folder" }) : null, folders.map((text, i) => element("option", { value: i, text })));
-  const input = element("input", { type: "text", required: true, maxlength: 80, value: editor.state.title.replace(/[^\w .-]/g, "_").replace(/^\W+/, "").slice(0, 80) || "level" });
-  const contents = element("div", {}, element("p", {}, element("label", { class: "wide-field" }, "Folder", folder)), element("p", {}, element("label", { class: "wide-field" }, "Name", input)));
-  if ((await ask("Save in a folder", contents, [button("", "Cancel"), button("save", "Save", "primary")])) !== "save") return;
+  const folder = element(
+    "select",
+    { "aria-label": "Folder", required: true },
+    several ? element("option", { value: "", text: "choose a folder" }) : null,
+    folders.map((text, i) => element("option", { value: i, text })),
+  );
+  const input = element("input", {
+    type: "text",
+    required: true,
+    maxlength: 80,
+    value:
+      editor.state.title
+        .replace(/[^\w .-]/g, "_")
+        .replace(/^\W+/, "")
+        .slice(0, 80) || "level",
+  });
+  const contents = element(
+    "div",
+    {},
+    element("p", {}, element("label", { class: "wide-field" }, "Folder", folder)),
+    element("p", {}, element("label", { class: "wide-field" }, "Name", input)),
+  );
+  if ((await ask("Save in a folder", contents, [button("", "Cancel"), button("save", "Save", "primary")])) !== "save")
+    return;
   const request = { draft: draftOf(editor.state), folder: Number(folder.value), name: input.value, replace: false };
   let saved = await post("edit/save", request);
   if (saved.exists) {
     const text = element("p", { text: `The file ${saved.exists} exists already.` });
-    if ((await ask("Replace it?", text, [button("", "Keep it"), button("replace", "Replace", "danger")])) !== "replace") return;
+    if ((await ask("Replace it?", text, [button("", "Keep it"), button("replace", "Replace", "danger")])) !== "replace")
+      return;
     saved = await post("edit/save", { ...request, replace: true });
   }
   editor.history.markSaved();

@@ -1,8 +1,19 @@
-/* The editor's panels of tools, tiles and entities, and of the properties of the selected entity or the one to place. */
+/* The editor's panels of tools, tiles and entities, and of the properties of the selected entity or the one to
+ * place. */
 
 import { drawIcon } from "./editor_canvas.js";
 import { element } from "./elements.js";
-import { KINDS, NUM_TILES, STEPS_PER_TILE, STEPS_X, STEPS_Y, TILE_NAMES, TURN_NAMES, describe, placeOf } from "./level_model.js";
+import {
+  KINDS,
+  NUM_TILES,
+  STEPS_PER_TILE,
+  STEPS_X,
+  STEPS_Y,
+  TILE_NAMES,
+  TURN_NAMES,
+  describe,
+  placeOf,
+} from "./level_model.js";
 import { coloursOf, onThemeChange } from "./pen.js";
 
 const TOOLS = [
@@ -17,19 +28,40 @@ const ICON = 30; // CSS px
 
 /** Fill a panel with tools and palettes; return a function that removes the listeners. */
 export function showPalette(panel, editor) {
-  const tools = TOOLS.map(([name, title, key, hint]) => element("button", {
-    type: "button", title: `${hint} (${key})`, "aria-label": `${title}: ${hint}`, "aria-keyshortcuts": key, "data-tool": name,
-    onclick: () => editor.choose(name), text: title,
-  }));
-  const tiles = Array.from({ length: NUM_TILES }, (_, tile) => iconButton(`tile ${tile}: ${TILE_NAMES[tile]}`, { tile }, () => editor.chooseTile(tile)));
-  const entities = [...KINDS].map(([kind, { name, turns }]) => (
-    iconButton(name, { entity: { kind, orientation: turns?.[0] ?? 0, mode: 0 } }, () => editor.chooseEntity(kind))
-  ));
+  const tools = TOOLS.map(([name, title, key, hint]) =>
+    element("button", {
+      type: "button",
+      title: `${hint} (${key})`,
+      "aria-label": `${title}: ${hint}`,
+      "aria-keyshortcuts": key,
+      "data-tool": name,
+      onclick: () => editor.choose(name),
+      text: title,
+    }),
+  );
+  const tiles = Array.from({ length: NUM_TILES }, (_, tile) =>
+    iconButton(`tile ${tile}: ${TILE_NAMES[tile]}`, { tile }, () => editor.chooseTile(tile)),
+  );
+  const entities = [...KINDS].map(([kind, { name, turns }]) =>
+    iconButton(name, { entity: { kind, orientation: turns?.[0] ?? 0, mode: 0 } }, () => editor.chooseEntity(kind)),
+  );
   const hand = element("p", { class: "small muted", id: "editor-hand" });
   panel.append(
-    element("h2", { text: "Tools" }), element("div", { class: "bar tools", role: "group", "aria-label": "Tools" }, tools), hand,
-    element("h3", { text: "Tiles" }), element("div", { class: "swatches", role: "group", "aria-label": "Tiles" }, tiles.map((one) => one.button)),
-    element("h3", { text: "Entities" }), element("div", { class: "swatches", role: "group", "aria-label": "Entities" }, entities.map((one) => one.button)),
+    element("h2", { text: "Tools" }),
+    element("div", { class: "bar tools", role: "group", "aria-label": "Tools" }, tools),
+    hand,
+    element("h3", { text: "Tiles" }),
+    element(
+      "div",
+      { class: "swatches", role: "group", "aria-label": "Tiles" },
+      tiles.map((one) => one.button),
+    ),
+    element("h3", { text: "Entities" }),
+    element(
+      "div",
+      { class: "swatches", role: "group", "aria-label": "Entities" },
+      entities.map((one) => one.button),
+    ),
   );
   const paint = () => {
     const colours = coloursOf(panel);
@@ -39,7 +71,8 @@ export function showPalette(panel, editor) {
     for (const button of tools) button.setAttribute("aria-pressed", button.dataset.tool === editor.tool);
     const drawing = editor.tool === "tile" || editor.tool === "fill";
     for (const { button, what } of tiles) button.setAttribute("aria-pressed", drawing && what.tile === editor.tile);
-    for (const { button, what } of entities) button.setAttribute("aria-pressed", editor.tool === "entity" && what.entity.kind === editor.entity.kind);
+    for (const { button, what } of entities)
+      button.setAttribute("aria-pressed", editor.tool === "entity" && what.entity.kind === editor.entity.kind);
     hand.textContent = TOOLS.find(([name]) => name === editor.tool)[3];
   };
   const endTheme = onThemeChange(paint);
@@ -54,26 +87,50 @@ export function showPalette(panel, editor) {
 
 function iconButton(label, what, onclick) {
   const canvas = element("canvas", { "data-size": ICON, "aria-hidden": "true" });
-  return { canvas, what, button: element("button", { type: "button", class: "swatch", title: label, "aria-label": label, onclick }, canvas) };
+  return {
+    canvas,
+    what,
+    button: element("button", { type: "button", class: "swatch", title: label, "aria-label": label, onclick }, canvas),
+  };
 }
 
-/** Fill a panel with the properties of the selection or of the entity to place; return a function that removes the listeners. */
+/** Fill a panel with the properties of the selection or of the entity to place; return a function that removes the
+ *  listeners. */
 export function showProperties(panel, editor) {
   const heading = element("h2", { id: "editor-selected" });
   const x = number("x", STEPS_X, (value) => editor.set({ x: value }));
   const y = number("y", STEPS_Y, (value) => editor.set({ y: value }));
   const turns = choice("Orientation", (value) => turnTo(value));
   const modes = choice("Mode", (value) => changeTo(value));
-  const remove = element("button", { type: "button", class: "danger icon", text: "✕", title: "Remove (Delete)", "aria-label": "Remove", "aria-keyshortcuts": "Delete", onclick: () => editor.remove() });
+  const remove = element("button", {
+    type: "button",
+    class: "danger icon",
+    text: "✕",
+    title: "Remove (Delete)",
+    "aria-label": "Remove",
+    "aria-keyshortcuts": "Delete",
+    onclick: () => editor.remove(),
+  });
   const note = element("p", { class: "small muted" });
-  panel.append(heading, element("div", { class: "bar" }, x.label, y.label, remove), element("div", { class: "bar" }, turns.label, modes.label), note);
+  panel.append(
+    heading,
+    element("div", { class: "bar" }, x.label, y.label, remove),
+    element("div", { class: "bar" }, turns.label, modes.label),
+    note,
+  );
 
   const chosen = () => (editor.part?.index >= 0 ? editor.state.entities[editor.part.index] : editor.entity);
-  const turnTo = (value) => (editor.part?.index >= 0 ? editor.set({ orientation: value }) : editor.setEntity({ orientation: value }));
-  const changeTo = (value) => (editor.part?.index >= 0 ? editor.set({ mode: value }) : editor.setEntity({ mode: value }));
+  const turnTo = (value) =>
+    editor.part?.index >= 0 ? editor.set({ orientation: value }) : editor.setEntity({ orientation: value });
+  const changeTo = (value) =>
+    editor.part?.index >= 0 ? editor.set({ mode: value }) : editor.setEntity({ mode: value });
   const update = () => {
     const { part, region } = editor;
-    heading.textContent = part ? `Selected: ${describe(editor.state, part)}` : region ? `Selected: ${region.width} × ${region.height} tiles` : `Tool: ${describeTool(editor)}`;
+    heading.textContent = part
+      ? `Selected: ${describe(editor.state, part)}`
+      : region
+        ? `Selected: ${region.width} × ${region.height} tiles`
+        : `Tool: ${describeTool(editor)}`;
     const isEntity = part ? part.part === "body" : editor.tool === "entity";
     const kind = (isEntity && KINDS.get(chosen().kind)) || {};
     for (const one of [x, y]) one.label.hidden = !part;
@@ -83,8 +140,14 @@ export function showProperties(panel, editor) {
       x.show(px);
       y.show(py);
     }
-    turns.show(kind.turns?.map((turn) => [turn, TURN_NAMES[turn]]), chosen().orientation);
-    modes.show(kind.modes?.map((mode, i) => [i, mode]), chosen().mode);
+    turns.show(
+      kind.turns?.map((turn) => [turn, TURN_NAMES[turn]]),
+      chosen().orientation,
+    );
+    modes.show(
+      kind.modes?.map((mode, i) => [i, mode]),
+      chosen().mode,
+    );
     note.textContent = noteOn(editor, kind);
   };
   editor.addEventListener("change", update);
@@ -106,7 +169,14 @@ function noteOn(editor, kind) {
 
 // An input field that shows a number of steps in tiles.
 function number(name, most, set) {
-  const input = element("input", { type: "number", step: 1 / STEPS_PER_TILE, min: 0, max: most / STEPS_PER_TILE, class: "coordinate", title: "in tiles from the corner of the border" });
+  const input = element("input", {
+    type: "number",
+    step: 1 / STEPS_PER_TILE,
+    min: 0,
+    max: most / STEPS_PER_TILE,
+    class: "coordinate",
+    title: "in tiles from the corner of the border",
+  });
   input.addEventListener("change", () => {
     const value = Math.round(input.valueAsNumber * STEPS_PER_TILE);
     if (Number.isFinite(value)) set(value);
@@ -125,7 +195,9 @@ function choice(name, set) {
     label.hidden = !options;
     if (!options) return;
     const known = options.some(([one]) => one === value) ? options : [...options, [value, `as in the file (${value})`]];
-    select.replaceChildren(...known.map(([one, text]) => element("option", { value: one, selected: one === value, text })));
+    select.replaceChildren(
+      ...known.map(([one, text]) => element("option", { value: one, selected: one === value, text })),
+    );
   };
   return { label, show };
 }

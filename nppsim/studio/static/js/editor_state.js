@@ -2,9 +2,37 @@
 // Mouse, touch and keyboard use the same commands, so each of them can do everything.
 
 import {
-  COLUMNS, KINDS, NINJA, NUM_TILES, ROWS, STEPS_PER_TILE, STEPS_X, STEPS_Y, TILE_NAMES, TURN_NAMES, changeEntity, clampPlace, clear,
-  copy, describe, drawLine, fillRegion, flood, isInside, mirrorLevel, mirrorRegion, movePart, nameOf, partAt, partsOf, paste,
-  place, placeOf, regionBetween, removePart, tileAt,
+  COLUMNS,
+  KINDS,
+  NINJA,
+  NUM_TILES,
+  ROWS,
+  STEPS_PER_TILE,
+  STEPS_X,
+  STEPS_Y,
+  TILE_NAMES,
+  TURN_NAMES,
+  changeEntity,
+  clampPlace,
+  clear,
+  copy,
+  describe,
+  drawLine,
+  fillRegion,
+  flood,
+  isInside,
+  mirrorLevel,
+  mirrorRegion,
+  movePart,
+  nameOf,
+  partAt,
+  partsOf,
+  paste,
+  place,
+  placeOf,
+  regionBetween,
+  removePart,
+  tileAt,
 } from "./level_model.js";
 
 const REACH = 2; // distance in steps within which a part is selected
@@ -34,20 +62,30 @@ export class Editor extends EventTarget {
     this.pressed = null; // current action: {from, last, erasing, part?, dragging?}
   }
 
-  get state() { return this.history.state; }
+  get state() {
+    return this.history.state;
+  }
 
   // Deselect a part that no longer exists, for example after an undo.
   #settle() {
     const { part, state } = this;
-    const gone = part && (part.part === "spawn" ? !state.spawn : !state.entities[part.index] || (part.part === "switch" && !state.entities[part.index].switch));
+    const gone =
+      part &&
+      (part.part === "spawn"
+        ? !state.spawn
+        : !state.entities[part.index] || (part.part === "switch" && !state.entities[part.index].switch));
     if (gone) this.part = null;
     this.#changed();
   }
 
-  #changed() { this.dispatchEvent(new Event("change")); }
+  #changed() {
+    this.dispatchEvent(new Event("change"));
+  }
 
   // Announce a text to screen readers.
-  #announce(text) { this.dispatchEvent(new CustomEvent("announce", { detail: text })); }
+  #announce(text) {
+    this.dispatchEvent(new CustomEvent("announce", { detail: text }));
+  }
 
   // -------------------------------------------------------------------------------------------------------------------
   // Tools, and the tile or entity to draw
@@ -82,8 +120,12 @@ export class Editor extends EventTarget {
   }
 
   // Select the next orientation or mode (by 1 or -1) of the selected entity, or else of the entity to place.
-  turn(by) { this.#next("orientation", (kind) => kind.turns, by); }
-  change(by) { this.#next("mode", (kind) => kind.modes?.map((_, i) => i), by); }
+  turn(by) {
+    this.#next("orientation", (kind) => kind.turns, by);
+  }
+  change(by) {
+    this.#next("mode", (kind) => kind.modes?.map((_, i) => i), by);
+  }
 
   #next(what, choices, by) {
     const chosen = this.part?.index >= 0 ? this.state.entities[this.part.index] : this.entity;
@@ -138,7 +180,8 @@ export class Editor extends EventTarget {
     this.pressed = null;
     this.history.end();
     if (pressed.dragging) this.#announce(`region of ${this.region.width} by ${this.region.height} tiles`);
-    else if (pressed.part) this.#announce(`${describe(this.state, pressed.part)} at ${this.inTiles(placeOf(this.state, pressed.part))}`);
+    else if (pressed.part)
+      this.#announce(`${describe(this.state, pressed.part)} at ${this.inTiles(placeOf(this.state, pressed.part))}`);
     this.#changed();
   }
 
@@ -247,12 +290,16 @@ export class Editor extends EventTarget {
   whatIsHere() {
     const part = partAt(this.state, this.cursor, REACH);
     const [column, row] = tileOf(this.cursor);
-    const tile = isInside(column, row) ? TILE_NAMES[tileAt(this.state, column, row)] ?? "tile without geometry" : "border";
+    const tile = isInside(column, row)
+      ? (TILE_NAMES[tileAt(this.state, column, row)] ?? "tile without geometry")
+      : "border";
     return `${this.inTiles(this.cursor)}: ${part ? `${describe(this.state, part)}, ` : ""}${tile}`;
   }
 
   // Format a position in tiles, as level texts do.
-  inTiles([x, y]) { return `${x / STEPS_PER_TILE}, ${y / STEPS_PER_TILE}`; }
+  inTiles([x, y]) {
+    return `${x / STEPS_PER_TILE}, ${y / STEPS_PER_TILE}`;
+  }
 
   // Select the next part (by 1 or -1).
   next(by) {
@@ -270,8 +317,16 @@ export class Editor extends EventTarget {
   // -------------------------------------------------------------------------------------------------------------------
   // Commands
 
-  undo() { this.cancel(); this.history.undo(); this.#announce("undone"); }
-  redo() { this.cancel(); this.history.redo(); this.#announce("redone"); }
+  undo() {
+    this.cancel();
+    this.history.undo();
+    this.#announce("undone");
+  }
+  redo() {
+    this.cancel();
+    this.history.redo();
+    this.#announce("redone");
+  }
 
   selectAll() {
     this.choose("select");

@@ -1,7 +1,7 @@
 /* Functions that create HTML elements and texts.  Strings are always inserted as text, never as markup. */
 
-/** Create an element.  attributes: "text", listeners ("on..."), others (null and false are left out); children: elements,
- *  strings or null. */
+/** Create an element.  attributes: "text", listeners ("on..."), others (null and false are left out); children:
+ *  elements, strings or null. */
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -14,6 +14,18 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
+/** Create a panel with an optional heading. */
+export function panel(title, ...content) {
+  return element("section", { class: "panel" }, title ? element("h2", { text: title }) : null, ...content);
+}
+
+/** Create a table.  headings: texts of its first row.  bodies: tbody elements. */
+export function table(headings, attributes, ...bodies) {
+  const heads = headings.map((text) => element("th", { scope: "col", text }));
+  return element("table", attributes, element("thead", {}, element("tr", {}, heads)), ...bodies);
+}
+
+/** Format a number of frames as seconds. */
 export function seconds(frames) {
   return `${(frames / 60).toFixed(3)} s`;
 }
@@ -23,11 +35,18 @@ export const SUPPORT = { exact: "as in the game", modelled: "modelled", unsuppor
 /** Return a line on the differences from the game, to be shown above the stage; null for a level without any. */
 export function supportBanner({ support }) {
   if (!support.notes.length) return null;
-  return element("p", { class: `support ${support.grade}`, role: "note" }, element("b", { text: `${SUPPORT[support.grade]}: ` }), support.notes.join("; "));
+  return element(
+    "p",
+    { class: `support ${support.grade}`, role: "note" },
+    element("b", { text: `${SUPPORT[support.grade]}: ` }),
+    support.notes.join("; "),
+  );
 }
 
 /** Return whether a key event belongs to an input field or an open dialog.  target: target of the event. */
 export function takesKeys(target) {
-  const field = target instanceof Element && target.matches("input:not([type=range], [type=checkbox], [type=radio]), select, textarea");
+  const field =
+    target instanceof Element &&
+    target.matches("input:not([type=range], [type=checkbox], [type=radio]), select, textarea");
   return field || document.querySelector("dialog[open]") !== null;
 }

@@ -1,5 +1,5 @@
-/* View "Episode": the five levels of an episode in one go, with one clock.  After a death, the level restarts with the clock
- * that it began with.
+/* View "Episode": the five levels of an episode in one go, with one clock.  After a death, the level restarts with the
+ * clock that it began with.
  */
 
 import { Socket, get, opened } from "./api.js";

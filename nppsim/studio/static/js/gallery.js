@@ -14,16 +14,42 @@ const ORDERS = {
   variety: (a, b) => kindsOf(b) - kindsOf(a) || b.extent[0] * b.extent[1] - a.extent[0] * a.extent[1],
   name: (a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }),
 };
-const SIZES = { any: () => true, small: (area) => area < 60, medium: (area) => area >= 60 && area < 300, large: (area) => area >= 300 };
-const PARS = { any: () => true, "under 5 s": (par) => par !== null && par < 300, "5 to 15 s": (par) => par >= 300 && par < 900,
-  "over 15 s": (par) => par >= 900, unknown: (par) => par === null };
-const SUCCESS = { any: () => true, "never finished": (runs) => runs && !runs.won, "not always finished": (runs) => runs && runs.won < runs.all,
-  "always finished": (runs) => runs && runs.won === runs.all, "not played": (runs) => !runs };
+const SIZES = {
+  any: () => true,
+  small: (area) => area < 60,
+  medium: (area) => area >= 60 && area < 300,
+  large: (area) => area >= 300,
+};
+const PARS = {
+  any: () => true,
+  "under 5 s": (par) => par !== null && par < 300,
+  "5 to 15 s": (par) => par >= 300 && par < 900,
+  "over 15 s": (par) => par >= 900,
+  unknown: (par) => par === null,
+};
+const SUCCESS = {
+  any: () => true,
+  "never finished": (runs) => runs && !runs.won,
+  "not always finished": (runs) => runs && runs.won < runs.all,
+  "always finished": (runs) => runs && runs.won === runs.all,
+  "not played": (runs) => !runs,
+};
 
 const SHOWN = ["levels", "episodes"];
 const GRADES = { any: "exact or not", exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };
 
-const chosen = { shown: "levels", search: "", category: "", support: "any", entity: "", size: "any", par: "any", success: "any", order: null, top: 0 }; // survives a change of the view
+const chosen = {
+  shown: "levels",
+  search: "",
+  category: "",
+  support: "any",
+  entity: "",
+  size: "any",
+  par: "any",
+  success: "any",
+  order: null,
+  top: 0,
+}; // survives a change of the view
 
 /** Return a level's category; levels opened or created in the page have none. */
 function categoryOf({ category }) {
@@ -38,20 +64,44 @@ function kindsOf({ entities }) {
 /** The view; see app.js.  #/levels/NAME shows one category. */
 export async function show(root, studio, category) {
   const [{ levels, problems }, { run: film }] = await Promise.all([get("levels"), get("film")]);
-  if (category) Object.assign(chosen, { search: "", support: "any", entity: "", size: "any", par: "any", success: "any", order: "as in the folder", category, top: 0 });
+  if (category)
+    Object.assign(chosen, {
+      search: "",
+      support: "any",
+      entity: "",
+      size: "any",
+      par: "any",
+      success: "any",
+      order: "as in the folder",
+      category,
+      top: 0,
+    });
   if (!levels.some((card) => categoryOf(card) === chosen.category)) chosen.category = "";
   if (!levels.length) {
-    root.append(element("div", { class: "notice" }, element("h1", { text: "No levels yet" }),
-      element("p", {}, "Drop level or campaign files here, or ", element("a", { href: "#/edit", text: "draw a level" }), " and save it in the folder.")));
+    root.append(
+      element(
+        "div",
+        { class: "notice" },
+        element("h1", { text: "No levels yet" }),
+        element(
+          "p",
+          {},
+          "Drop level or campaign files here, or ",
+          element("a", { href: "#/edit", text: "draw a level" }),
+          " and save it in the folder.",
+        ),
+      ),
+    );
     return undefined;
   }
   chosen.order ??= film ? "variety" : "as in the folder"; // the film's level is one of those shipped with nppsim
-  const level = film && await get(`levels/${film.level}`);
+  const level = film && (await get(`levels/${film.level}`));
   const gallery = new Gallery(root, studio, levels, problems, await success(studio), film && { run: film, level });
   return () => gallery.destroy();
 }
 
-/** Count the replays of each level: id -> {all, won}.  With the replays of an evaluation, it is the agent's success rate. */
+/** Count the replays of each level: id -> {all, won}.  With the replays of an evaluation, it is the agent's success
+ *  rate. */
 async function success(studio) {
   const runs = new Map();
   try {
@@ -75,10 +125,17 @@ class Gallery {
     this.more = element("div", { class: "more" }); // more cards are created when it becomes visible
     this.count = element("p", { class: "muted small", role: "status" });
     this.observer = new IntersectionObserver((entries) => entries.some((one) => one.isIntersecting) && this.add());
-    const page = element("div", { class: "page" }, this.bar(), problems.map((text) => element("p", { class: "warn small", text })),
-      this.count, this.cards, this.more);
+    const page = element(
+      "div",
+      { class: "page" },
+      this.bar(),
+      problems.map((text) => element("p", { class: "warn small", text })),
+      this.count,
+      this.cards,
+      this.more,
+    );
     root.append(page);
-    this.film = film && new Film(page, film);
+    this.film = film && new GalleryFilm(page, film);
     this.observer.observe(this.more);
     this.keys = (event) => this.key(event);
     document.addEventListener("keydown", this.keys);
@@ -101,24 +158,70 @@ class Gallery {
   bar() {
     const categories = [...new Set(this.levels.map(categoryOf))];
     const kinds = [...new Set(this.levels.flatMap(({ entities }) => Object.keys(entities)))].sort();
-    const file = element("input", { type: "file", multiple: true, hidden: true, onchange: () => this.studio.openFiles(file.files) });
-    this.search = element("input", { type: "search", placeholder: "Search levels  ( / )", "aria-label": "Search levels", value: chosen.search,
-      oninput: () => this.choose("search", this.search.value) });
-    return element("div", { class: "bar" }, this.search,
+    const file = element("input", {
+      type: "file",
+      multiple: true,
+      hidden: true,
+      onchange: () => this.studio.openFiles(file.files),
+    });
+    this.search = element("input", {
+      type: "search",
+      placeholder: "Search levels  ( / )",
+      "aria-label": "Search levels",
+      value: chosen.search,
+      oninput: () => this.choose("search", this.search.value),
+    });
+    return element(
+      "div",
+      { class: "bar" },
+      this.search,
       this.chooser("category", "Category", [["", "all categories"], ...categories.map((one) => [one, one])]),
-      this.levels.some(({ episode }) => episode) ? this.chooser("shown", "Show", SHOWN.map((one) => [one, one])) : null,
+      this.levels.some(({ episode }) => episode)
+        ? this.chooser(
+            "shown",
+            "Show",
+            SHOWN.map((one) => [one, one]),
+          )
+        : null,
       this.chooser("support", "Support", Object.entries(GRADES)),
       this.chooser("entity", "With", [["", "any entities"], ...kinds.map((kind) => [kind, `with ${kind}`])]),
-      this.chooser("size", "Size", Object.keys(SIZES).map((one) => [one, one === "any" ? "any size" : one])),
-      this.chooser("par", "Par time", Object.keys(PARS).map((one) => [one, one === "any" ? "any par time" : `par ${one}`])),
-      this.runs.size ? this.chooser("success", "Success", Object.keys(SUCCESS).map((one) => [one, one === "any" ? "any success" : one])) : null,
-      this.chooser("order", "Order", Object.keys(ORDERS).map((one) => [one, one === "as in the folder" ? one : `by ${one}`])),
-      element("span", { class: "spacer" }), file,
-      element("button", { type: "button", onclick: () => file.click(), text: "Open files …", title: "levels, packs, replays, attract files; or drop them on the page" }));
+      this.chooser(
+        "size",
+        "Size",
+        Object.keys(SIZES).map((one) => [one, one === "any" ? "any size" : one]),
+      ),
+      this.chooser(
+        "par",
+        "Par time",
+        Object.keys(PARS).map((one) => [one, one === "any" ? "any par time" : `par ${one}`]),
+      ),
+      this.runs.size
+        ? this.chooser(
+            "success",
+            "Success",
+            Object.keys(SUCCESS).map((one) => [one, one === "any" ? "any success" : one]),
+          )
+        : null,
+      this.chooser(
+        "order",
+        "Order",
+        Object.keys(ORDERS).map((one) => [one, one === "as in the folder" ? one : `by ${one}`]),
+      ),
+      element("span", { class: "spacer" }),
+      file,
+      element("button", {
+        type: "button",
+        onclick: () => file.click(),
+        text: "Open files …",
+        title: "levels, packs, replays, attract files; or drop them on the page",
+      }),
+    );
   }
 
   chooser(name, label, choices) {
-    const options = choices.map(([value, text]) => element("option", { value, text, selected: value === chosen[name] }));
+    const options = choices.map(([value, text]) =>
+      element("option", { value, text, selected: value === chosen[name] }),
+    );
     const made = element("select", { "aria-label": label, onchange: () => this.choose(name, made.value) }, options);
     return made;
   }
@@ -132,16 +235,24 @@ class Gallery {
     const words = chosen.search.toLowerCase().split(/\s+/).filter(Boolean);
     this.shown = this.levels.filter((card) => {
       const text = `${card.name} ${card.code} ${card.category ?? ""} ${card.id.slice(0, 12)}`.toLowerCase();
-      return words.every((word) => text.includes(word)) && (!chosen.category || categoryOf(card) === chosen.category)
-        && (chosen.support === "any" || card.support.grade === chosen.support) && (!chosen.entity || card.entities[chosen.entity]) && SIZES[chosen.size](card.extent[0] * card.extent[1]) && PARS[chosen.par](card.par)
-        && SUCCESS[this.runs.size ? chosen.success : "any"](this.runs.get(card.id));
+      return (
+        words.every((word) => text.includes(word)) &&
+        (!chosen.category || categoryOf(card) === chosen.category) &&
+        (chosen.support === "any" || card.support.grade === chosen.support) &&
+        (!chosen.entity || card.entities[chosen.entity]) &&
+        SIZES[chosen.size](card.extent[0] * card.extent[1]) &&
+        PARS[chosen.par](card.par) &&
+        SUCCESS[this.runs.size ? chosen.success : "any"](this.runs.get(card.id))
+      );
     });
     this.shown.sort(ORDERS[chosen.order]);
     const [first, all] = [firstOfEpisodes(this.shown), firstOfEpisodes(this.levels)];
     const ofEpisodes = chosen.shown === "episodes" && all.length > 0;
     if (ofEpisodes) this.shown = first;
     this.make = ofEpisodes ? (card) => this.episodeCard(card) : (card) => this.card(card);
-    this.count.textContent = this.shown.length ? `${this.shown.length} of ${ofEpisodes ? `${all.length} episodes` : `${this.levels.length} levels`}` : "No level matches. Choose “any” in a filter, or clear the search.";
+    this.count.textContent = this.shown.length
+      ? `${this.shown.length} of ${ofEpisodes ? `${all.length} episodes` : `${this.levels.length} levels`}`
+      : "No level matches. Choose “any” in a filter, or clear the search.";
     if (this.film) this.film.root.hidden = this.shown.length < this.levels.length;
     this.cards.replaceChildren();
     this.made = 0;
@@ -164,14 +275,39 @@ class Gallery {
     const showPar = () => (par.textContent = card.par === null ? "" : `par ${seconds(card.par)} · `);
     showPar();
     if (card.par === null) this.painter.findPar(picture, card, showPar);
-    const text = [card.code, `${card.extent[0]} × ${card.extent[1]}`,
-      card.code || card.name.startsWith(`${category}/`) ? null : category].filter(Boolean).join(" · ");
+    const text = [
+      card.code,
+      `${card.extent[0]} × ${card.extent[1]}`,
+      card.code || card.name.startsWith(`${category}/`) ? null : category,
+    ]
+      .filter(Boolean)
+      .join(" · ");
     const runs = this.runs.get(card.id);
     const { grade, notes } = card.support;
-    return element("li", {}, element("a", { class: "card", href: `#/play/${card.id}`, "data-level": card.id }, picture,
-      grade === "exact" ? null : element("span", { class: `chip badge ${grade}`, text: SUPPORT[grade], title: notes.join("; ") }),
-      element("h3", { text: card.name }), element("p", {}, par, text,
-        runs && element("span", { class: runs.won === runs.all ? "good" : runs.won ? "warn" : "bad", text: ` · ${runs.won} of ${runs.all} finish` }))));
+    return element(
+      "li",
+      {},
+      element(
+        "a",
+        { class: "card", href: `#/play/${card.id}`, "data-level": card.id },
+        picture,
+        grade === "exact"
+          ? null
+          : element("span", { class: `chip badge ${grade}`, text: SUPPORT[grade], title: notes.join("; ") }),
+        element("h3", { text: card.name }),
+        element(
+          "p",
+          {},
+          par,
+          text,
+          runs &&
+            element("span", {
+              class: runs.won === runs.all ? "good" : runs.won ? "warn" : "bad",
+              text: ` · ${runs.won} of ${runs.all} finish`,
+            }),
+        ),
+      ),
+    );
   }
 
   /** Return the card of a level's episode. */
@@ -180,8 +316,17 @@ class Gallery {
     const picture = element("canvas", { width: 1, height: 1, "aria-hidden": "true" });
     this.painter.watch(picture, levels[0].id);
     const names = levels.map(({ name }) => name).join(" · ");
-    return element("li", {}, element("a", { class: "card", href: `#/episode/${encodeURIComponent(episode)}` }, picture,
-      element("h3", { text: episode }), element("p", { text: names, title: names })));
+    return element(
+      "li",
+      {},
+      element(
+        "a",
+        { class: "card", href: `#/episode/${encodeURIComponent(episode)}` },
+        picture,
+        element("h3", { text: episode }),
+        element("p", { text: names, title: names }),
+      ),
+    );
   }
 
   /** Handle keys: / focuses the search, arrows move between cards. */
@@ -194,7 +339,10 @@ class Gallery {
     }
     const cards = [...this.cards.querySelectorAll("a")];
     const at = cards.indexOf(document.activeElement);
-    const columns = Math.max(1, cards.findIndex((card) => card.offsetTop !== cards[0].offsetTop));
+    const columns = Math.max(
+      1,
+      cards.findIndex((card) => card.offsetTop !== cards[0].offsetTop),
+    );
     const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
     if (!step || !cards.length) return;
     event.preventDefault();
@@ -203,22 +351,42 @@ class Gallery {
 }
 
 /* A run that plays at the head of the page while it is visible. */
-class Film {
+class GalleryFilm {
   constructor(page, { run, level }) {
     const place = element("div");
-    this.root = element("section", { class: "film" }, place, element("div", {},
-      element("h1", { text: "Levels with the exact physics of N++" }),
-      element("p", { text: `Here ${run.label} plays one of the levels below. It learned from recorded runs, then from its own tries.` }),
-      element("div", { class: "bar" },
-        element("a", { class: "button primary", href: `#/play/${level.id}`, text: "Beat it" }),
-        element("a", { class: "button", href: `#/watch/${level.id}`, text: "Watch how it decides" }),
-        element("a", { class: "button", href: "#/edit", text: "Draw a level" })),
-      element("p", { class: "muted small", text: "Drop level files, replays or attract files anywhere on the page to open them." })));
+    this.root = element(
+      "section",
+      { class: "film" },
+      place,
+      element(
+        "div",
+        {},
+        element("h1", { text: "Levels with the exact physics of N++" }),
+        element("p", {
+          text:
+            `Here ${run.label} plays one of the levels below. ` +
+            "It learned from recorded runs, then from its own tries.",
+        }),
+        element(
+          "div",
+          { class: "bar" },
+          element("a", { class: "button primary", href: `#/play/${level.id}`, text: "Beat it" }),
+          element("a", { class: "button", href: `#/watch/${level.id}`, text: "Watch how it decides" }),
+          element("a", { class: "button", href: "#/edit", text: "Draw a level" }),
+        ),
+        element("p", {
+          class: "muted small",
+          text: "Drop level files, replays or attract files anywhere on the page to open them.",
+        }),
+      ),
+    );
     page.prepend(this.root); // the player measures its place
     this.player = new Player(place, { level, runs: [run] });
     this.player.repeats = true;
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    this.observer = new IntersectionObserver(([{ isIntersecting }]) => (isIntersecting && !still ? this.player.play() : this.player.pause()));
+    this.observer = new IntersectionObserver(([{ isIntersecting }]) =>
+      isIntersecting && !still ? this.player.play() : this.player.pause(),
+    );
     this.observer.observe(place);
   }
 
@@ -235,7 +403,8 @@ function firstOfEpisodes(levels) {
   return [...found.values()];
 }
 
-/* Draws the pictures of visible cards one after another with a single scene, then lets the planner find their par times. */
+/* Draws the pictures of visible cards one after another with a single scene, then lets the planner find their par
+ * times. */
 class Painter {
   constructor() {
     this.canvas = element("canvas", { class: "painter" });
@@ -247,7 +416,8 @@ class Painter {
     this.pars = new Map(); // visible picture -> [card, show], of levels whose par time is unknown
     this.observer = new IntersectionObserver((entries) => this.see(entries), { rootMargin: "200px" });
     this.endTheme = onThemeChange(() => {
-      for (const picture of document.querySelectorAll(".cards canvas[data-drawn]")) this.draw(picture, this.documents.get(this.ids.get(picture)));
+      for (const picture of document.querySelectorAll(".cards canvas[data-drawn]"))
+        this.draw(picture, this.documents.get(this.ids.get(picture)));
     });
   }
 

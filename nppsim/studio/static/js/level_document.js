@@ -4,12 +4,17 @@ import { EXIT, KINDS, LOCKED_DOOR, REGULAR_DOOR, STEP, TRAP_DOOR, draftOf, nameO
 
 const [ACTIVE, CLOSED] = [1, 16]; // bits of an entity's state
 const [ARMED, DORMANT] = [0, 1]; // states of mines, from bit 1 on
-const MINE = 1, TOGGLE_MINE = 21, DOOR_HALF = 12; // px
+const MINE = 1,
+  TOGGLE_MINE = 21,
+  DOOR_HALF = 12; // px
 const MIDDLE = [528, 300];
 
-// As in the simulator, an exit and its switch become two entities; another door has the position of its switch, and a line.
+// As in the simulator, an exit and its switch become two entities; another door has the position of its switch, and a
+// line.
 export function documentOf(state) {
-  const entities = [], leftOut = [], looks = {};
+  const entities = [],
+    leftOut = [],
+    looks = {};
   const add = (entity, bits) => {
     looks[entities.length] = [bits, entity.x, entity.y];
     return entities.push(entity) - 1;
@@ -23,14 +28,27 @@ export function documentOf(state) {
     if (one.kind === EXIT) {
       const exit = add(entity, ACTIVE);
       const [x, y] = pixels(one.switch);
-      entity.switch = add({ kind: "exit switch", type: KINDS.get(EXIT).switch, x, y, orientation: 0, mode: 0, exit }, ACTIVE);
+      entity.switch = add(
+        { kind: "exit switch", type: KINDS.get(EXIT).switch, x, y, orientation: 0, mode: 0, exit },
+        ACTIVE,
+      );
     } else {
       add(entity, bitsOf(one.kind));
     }
   }
   const spawn = state.spawn ? pixels(state.spawn) : MIDDLE;
   const start = { f: 0, n: [...spawn, 0, 0, 0, 0, -1, 0], i: 0, o: "running", g: 0, c: looks, all: true };
-  return { id: "", name: state.title, title: state.title, tiles: draftOf(state).tiles, entities, left_out: leftOut, spawn, start, size: [1056, 600] };
+  return {
+    id: "",
+    name: state.title,
+    title: state.title,
+    tiles: draftOf(state).tiles,
+    entities,
+    left_out: leftOut,
+    spawn,
+    start,
+    size: [1056, 600],
+  };
 }
 
 export const pixels = ([x, y]) => [STEP * x, STEP * y];

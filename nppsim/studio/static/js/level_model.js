@@ -1,8 +1,9 @@
 // Model of the level that is being edited: states, operations on them, and the undo history.  Independent of the page.
 //
-// A state is an immutable draft (nppsim/studio/drafts.py): {title, tiles: Uint8Array(23 * 42), spawn: [x, y] | null, entities:
-// [{kind, x, y, orientation, mode, switch?}]}.  Operations return a new state, or the same one if nothing changes.  Positions
-// of entities are in steps of 6 px from the outer corner of the border; tiles are (column, row) without the border.
+// A state is an immutable draft (nppsim/studio/drafts.py): {title, tiles: Uint8Array(23 * 42), spawn: [x, y] | null,
+// entities: [{kind, x, y, orientation, mode, switch?}]}.  Operations return a new state, or the same one if nothing
+// changes.  Positions of entities are in steps of 6 px from the outer corner of the border; tiles are (column, row)
+// without the border.
 
 export const COLUMNS = 42;
 export const ROWS = 23;
@@ -13,14 +14,24 @@ export const STEPS_X = STEPS_PER_TILE * (COLUMNS + 2); // size of the stage in s
 export const STEPS_Y = STEPS_PER_TILE * (ROWS + 2);
 const UNDO_DEPTH = 500;
 
-export const NINJA = 0, GOLD = 2, EXIT = 3, REGULAR_DOOR = 5, LOCKED_DOOR = 6, TRAP_DOOR = 8;
+export const NINJA = 0,
+  GOLD = 2,
+  EXIT = 3,
+  REGULAR_DOOR = 5,
+  LOCKED_DOOR = 6,
+  TRAP_DOOR = 8;
 const UPWARD = [6, 7, 0, 1, 2, 3, 4, 5]; // all orientations, starting with up
 const STRAIGHT = [0, 2, 4, 6];
 const DOWNWARD = [2, 4, 6, 0];
-const DRONE_MODES = ["follows walls, clockwise", "follows walls, counter-clockwise", "wanders, clockwise", "wanders, counter-clockwise"];
+const DRONE_MODES = [
+  "follows walls, clockwise",
+  "follows walls, counter-clockwise",
+  "wanders, clockwise",
+  "wanders, counter-clockwise",
+];
 
-// Kinds of entities.  turns: distinct orientations; modes: names of the modes; switch: type of its switch; leftOut: true for a
-// kind that the simulator does not create.
+// Kinds of entities.  turns: distinct orientations; modes: names of the modes; switch: type of its switch; leftOut:
+// true for a kind that the simulator does not create.
 export const KINDS = new Map([
   [NINJA, { name: "ninja" }],
   [EXIT, { name: "exit door", switch: 4 }],
@@ -54,7 +65,8 @@ export const TURN_NAMES = ["right", "down-right", "down", "down-left", "left", "
 const CORNERS = ["top left", "top right", "bottom right", "bottom left"];
 const SIDES = ["upper", "right", "lower", "left"];
 export const TILE_NAMES = [
-  "open", "solid",
+  "open",
+  "solid",
   ...SIDES.map((side) => `${side} half`),
   ...CORNERS.map((corner) => `slope, solid ${corner}`),
   ...CORNERS.map((corner) => `quarter disc, solid ${corner}`),
@@ -85,7 +97,9 @@ export function stateOf(draft) {
 }
 
 export function draftOf(state) {
-  const tiles = Array.from({ length: ROWS }, (_, row) => Array.from(state.tiles.subarray(row * COLUMNS, (row + 1) * COLUMNS)));
+  const tiles = Array.from({ length: ROWS }, (_, row) =>
+    Array.from(state.tiles.subarray(row * COLUMNS, (row + 1) * COLUMNS)),
+  );
   return { title: state.title, tiles, spawn: state.spawn, entities: state.entities };
 }
 
@@ -196,7 +210,8 @@ export function partsOf(state) {
 
 // Return the nearest part within `reach` steps of a position (the topmost of equally near ones), or null.
 export function partAt(state, [x, y], reach) {
-  let best = null, least = reach;
+  let best = null,
+    least = reach;
   for (const part of partsOf(state)) {
     const [px, py] = placeOf(state, part);
     const distance = Math.hypot(px - x, py - y);
@@ -215,9 +230,11 @@ export function describe(state, part) {
 // Regions of tiles, {column, row, width, height}, and clips, copies of their content
 
 export function regionBetween(a, b) {
-  const column = Math.max(Math.min(a[0], b[0]), 0), row = Math.max(Math.min(a[1], b[1]), 0);
+  const column = Math.max(Math.min(a[0], b[0]), 0),
+    row = Math.max(Math.min(a[1], b[1]), 0);
   return {
-    column, row,
+    column,
+    row,
     width: Math.min(Math.max(a[0], b[0]), COLUMNS - 1) - column + 1,
     height: Math.min(Math.max(a[1], b[1]), ROWS - 1) - row + 1,
   };
@@ -240,11 +257,19 @@ function isIn(region, x, y) {
   return x >= left && x < right && y >= top && y < bottom;
 }
 
-// Copy a region.  An entity inside it includes its switch, even one outside.  Positions are relative to the region's corner.
+// Copy a region.  An entity inside it includes its switch, even one outside.  Positions are relative to the region's
+// corner.
 export function copy(state, region) {
   const [left, top] = stepsOf(region);
-  const entities = state.entities.filter((entity) => isIn(region, entity.x, entity.y)).map((entity) => moved(entity, -left, -top));
-  return { width: region.width, height: region.height, tiles: [...cellsOf(region)].map(([c, r]) => tileAt(state, c, r)), entities };
+  const entities = state.entities
+    .filter((entity) => isIn(region, entity.x, entity.y))
+    .map((entity) => moved(entity, -left, -top));
+  return {
+    width: region.width,
+    height: region.height,
+    tiles: [...cellsOf(region)].map(([c, r]) => tileAt(state, c, r)),
+    entities,
+  };
 }
 
 function moved(entity, dx, dy) {
@@ -266,7 +291,8 @@ export function paste(state, clip, column, row) {
   const [left, top] = stepsOf(region);
   const next = withTiles(state, (tiles) => {
     clip.tiles.forEach((tile, i) => {
-      const c = column + (i % clip.width), r = row + Math.floor(i / clip.width);
+      const c = column + (i % clip.width),
+        r = row + Math.floor(i / clip.width);
       if (isInside(c, r)) tiles[r * COLUMNS + c] = tile;
     });
   });
@@ -305,7 +331,11 @@ export function mirrorLevel(state) {
 
 export function mirrorClip(clip) {
   const width = STEPS_PER_TILE * clip.width;
-  return { ...clip, tiles: mirroredTiles(clip.tiles, clip.width), entities: clip.entities.map((entity) => mirroredEntity(entity, width)) };
+  return {
+    ...clip,
+    tiles: mirroredTiles(clip.tiles, clip.width),
+    entities: clip.entities.map((entity) => mirroredEntity(entity, width)),
+  };
 }
 
 function mirroredTiles(tiles, width) {
@@ -333,11 +363,19 @@ export class History extends EventTarget {
     this.saved = state; // last loaded or saved state
   }
 
-  get isSaved() { return same(this.saved, this.state); }
-  get canUndo() { return this.#past.length > 0; }
-  get canRedo() { return this.#future.length > 0; }
+  get isSaved() {
+    return same(this.saved, this.state);
+  }
+  get canUndo() {
+    return this.#past.length > 0;
+  }
+  get canRedo() {
+    return this.#future.length > 0;
+  }
 
-  begin() { this.#stroke ??= this.state; }
+  begin() {
+    this.#stroke ??= this.state;
+  }
 
   end() {
     const before = this.#stroke;
@@ -361,8 +399,14 @@ export class History extends EventTarget {
     this.#changed();
   }
 
-  undo() { this.end(); this.#step(this.#past, this.#future); }
-  redo() { this.end(); this.#step(this.#future, this.#past); }
+  undo() {
+    this.end();
+    this.#step(this.#past, this.#future);
+  }
+  redo() {
+    this.end();
+    this.#step(this.#future, this.#past);
+  }
 
   #step(from, to) {
     if (!from.length) return;
@@ -377,7 +421,12 @@ export class History extends EventTarget {
     this.#changed();
   }
 
-  markSaved() { this.saved = this.state; this.#changed(); }
+  markSaved() {
+    this.saved = this.state;
+    this.#changed();
+  }
 
-  #changed() { this.dispatchEvent(new Event("change")); }
+  #changed() {
+    this.dispatchEvent(new Event("change"));
+  }
 }

@@ -34,7 +34,10 @@ export class LiveGame {
 
   /** Start the level.  history: entries of another run, after whose last frame to start; null: start at the spawn. */
   async start(history = null) {
-    const bytes = (history ?? []).slice(1).map(({ input }) => String.fromCharCode(input)).join("");
+    const bytes = (history ?? [])
+      .slice(1)
+      .map(({ input }) => String.fromCharCode(input))
+      .join("");
     const answer = await this.ask({ start: this.level.id, inputs: btoa(bytes), episode: this.episode });
     if (history) this.history = [...history];
     this.jump(answer.frame);
@@ -56,12 +59,12 @@ export class LiveGame {
   }
 
   /** Store the run so far; resolves to its entry in the list of runs. */
-  async keep(label) {
-    return (await this.ask({ keep: { label } })).stored;
+  async store(label) {
+    return (await this.ask({ store: { label } })).stored;
   }
 
-  /** Add the run that has just won to the leaderboard; resolves to the best runs of the level (best), and of an episode that
-   *  it completes (episode). */
+  /** Add the run that has just won to the leaderboard; resolves to the best runs of the level (best), and of an episode
+   *  that it completes (episode). */
   score(name) {
     return this.ask({ score: { name } });
   }

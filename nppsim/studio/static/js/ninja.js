@@ -1,18 +1,20 @@
 /* The ninja: a small figure with a headband that fits its collision circle of radius 10 px.
  *
- * Its pose depends on earlier frames (direction, stride, tilt on slopes), so a Gait follows a run frame by frame.  A look is
+ * Its pose depends on earlier frames (direction, stride, tilt on slopes), so a Gait follows a run frame by frame.  A
+ * look is
  * {at, state, facing, stride, tilt, pose}; pose contains the angles below.
  */
 
 import { turned } from "./pen.js";
 
-const [STANDING, RUNNING, BRAKING, JUMPING, FALLING, WALL_SLIDING, DEAD, DYING, CELEBRATING, DISABLED] = Array(10).keys();
+const [STANDING, RUNNING, BRAKING, JUMPING, FALLING, WALL_SLIDING, DEAD, DYING, CELEBRATING, DISABLED] =
+  Array(10).keys();
 const [LEFT, RIGHT] = [4, 2]; // bits of an input byte
 const STRIDE_PX = 5.2; // distance per radian of the stride
 const EASE = 0.4; // fraction of the change to a new pose, per frame
 
-// Angles of the upper and lower part of front leg, back leg, front arm and back arm: radians from straight down, forward
-// positive.  The last angle is the lean of the trunk.
+// Angles of the upper and lower part of front leg, back leg, front arm and back arm: radians from straight down,
+// forward positive.  The last angle is the lean of the trunk.
 const POSES = {
   [STANDING]: [0.16, 0.1, -0.16, -0.16, 0.3, 0.45, -0.35, -0.1, 0.04],
   [BRAKING]: [0.95, 0.55, 0.35, -0.45, 0.9, 1.6, -1.0, -0.7, -0.3],
@@ -28,9 +30,15 @@ const [HIP, THIGH, SHIN, ARM, TRUNK] = [1.8, 4.2, 4.3, 3.5, 5.4];
 function running(stride) {
   const [swing, lift] = [Math.sin(stride), Math.cos(stride)];
   return [
-    0.95 * swing + 0.15, 0.95 * swing - 0.25 - 0.9 * Math.max(lift, 0),
-    -0.95 * swing + 0.15, -0.95 * swing - 0.25 - 0.9 * Math.max(-lift, 0),
-    -0.9 * swing, -0.9 * swing + 1, 0.9 * swing, 0.9 * swing + 1, 0.26,
+    0.95 * swing + 0.15,
+    0.95 * swing - 0.25 - 0.9 * Math.max(lift, 0),
+    -0.95 * swing + 0.15,
+    -0.95 * swing - 0.25 - 0.9 * Math.max(-lift, 0),
+    -0.9 * swing,
+    -0.9 * swing + 1,
+    0.9 * swing,
+    0.9 * swing + 1,
+    0.26,
   ];
 }
 
@@ -48,13 +56,14 @@ export class Gait {
     this.stride += Math.abs(vx) / STRIDE_PX;
     if (!airborne) this.tilt = Math.atan2(floorY, floorX) + Math.PI / 2;
     else this.tilt = state === JUMPING || state === WALL_SLIDING ? 0 : 0.9 * this.tilt;
-    const goal = state === RUNNING ? running(this.stride) : POSES[state] ?? this.pose;
+    const goal = state === RUNNING ? running(this.stride) : (POSES[state] ?? this.pose);
     this.pose = this.pose.map((angle, i) => angle + EASE * (goal[i] - angle));
     return { at: [x, y], state, facing: this.facing, stride: this.stride, tilt: this.tilt, pose: this.pose };
   }
 }
 
-/** Draw the ninja.  colour: colour of the body; band: colour of the headband; age: frames since its death, if it died. */
+/** Draw the ninja.  colour: colour of the body; band: colour of the headband; age: frames since its death, if it
+ *  died. */
 export function drawNinja(pen, look, colour = pen.colours.ink, band = pen.colours.band, age = 0) {
   if (look.state === DEAD || look.state === DYING) {
     drawFallen(pen, look.at, colour, band, age);
@@ -66,7 +75,12 @@ export function drawNinja(pen, look, colour = pen.colours.ink, band = pen.colour
   const neck = [TRUNK * Math.sin(lean), HIP - TRUNK * Math.cos(lean)];
   const head = [neck[0] + 3.4 * Math.sin(lean), neck[1] - 3 * Math.cos(lean)];
   const shoulder = [neck[0] * 0.85, neck[1] + 0.9];
-  const place = (points) => turned(points.map(([a, b]) => [a * facing, b]), tilt, at);
+  const place = (points) =>
+    turned(
+      points.map(([a, b]) => [a * facing, b]),
+      tilt,
+      at,
+    );
   const limb = (start, part, upper, lower, width) => {
     const [a, b] = [pose[part], pose[part + 1]];
     const joint = [start[0] + upper * Math.sin(a), start[1] + upper * Math.cos(a)];
@@ -80,9 +94,24 @@ export function drawNinja(pen, look, colour = pen.colours.ink, band = pen.colour
   limb(shoulder, 4, ARM, ARM, 1.7);
   const [x, y] = head;
   const flutter = 0.8 * Math.sin(2 * look.stride);
-  pen.line(place([[x - 2.4, y - 0.3], [x - 4.6, y + 0.2 + flutter], [x - 6.4, y - 0.4 - flutter]]), band, 1.3);
+  pen.line(
+    place([
+      [x - 2.4, y - 0.3],
+      [x - 4.6, y + 0.2 + flutter],
+      [x - 6.4, y - 0.4 - flutter],
+    ]),
+    band,
+    1.3,
+  );
   pen.disc(place([head])[0], 2.9, colour);
-  pen.line(place([[x - 2.1, y - 0.5], [x + 2.3, y - 0.3]]), band, 1.2);
+  pen.line(
+    place([
+      [x - 2.1, y - 0.5],
+      [x + 2.3, y - 0.3],
+    ]),
+    band,
+    1.2,
+  );
 }
 
 function drawFallen(pen, [x, y], colour, band, age) {

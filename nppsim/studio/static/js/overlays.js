@@ -9,12 +9,12 @@ const PLANES = ["steel", "red", "blue"]; // colours of solid, deadly and one-way
 const SPEED_FRAMES = 8; // length of a hazard's velocity line, frames of motion
 const HOLD = 0; // index of the continuation that repeats the action
 
-/** Overlays, and the observation that each needs; "way" is computed from the level. */
+/** Overlays, and the observation that each needs; "paths" is computed from the level. */
 export const OVERLAYS = [
   { name: "surroundings", title: "Surroundings", key: "surroundings" },
   { name: "hazards", title: "Hazards", key: "hazards" },
   { name: "foresight", title: "Look-ahead for each action", key: "foresight" },
-  { name: "way", title: "Paths to the objective", key: null },
+  { name: "paths", title: "Paths to the objective", key: null },
 ];
 
 /** Functions that draw an overlay with a Pen around the ninja's position.  seen: s of a decision document. */
@@ -61,7 +61,10 @@ export const draw = {
     const place = Object.fromEntries(layout.foresight.components.map((name, i) => [name, i]));
     for (let action = 0; action < actions; action++) {
       for (let onward = 0; onward < continuations; onward++) {
-        const row = seen.foresight.slice((action * continuations + onward) * width, (action * continuations + onward + 1) * width);
+        const row = seen.foresight.slice(
+          (action * continuations + onward) * width,
+          (action * continuations + onward + 1) * width,
+        );
         const end = [x + row[place.dx], y + row[place.dy]];
         const [dead, won] = [row[place.death] > 0, row[place.win] > 0];
         const colour = dead ? pen.colours.red : won ? pen.colours.green : pen.colours.blue;
@@ -75,21 +78,21 @@ export const draw = {
     pen.context.globalAlpha = 1;
   },
 
-  way(pen, [x, y], way) {
+  paths(pen, [x, y], paths) {
     const c = pen.context;
     c.globalAlpha = 0.55;
     c.imageSmoothingEnabled = true;
-    c.drawImage(way.picture, -CELL / 2, -CELL / 2, LATTICE[0] * CELL, LATTICE[1] * CELL);
+    c.drawImage(paths.picture, -CELL / 2, -CELL / 2, LATTICE[0] * CELL, LATTICE[1] * CELL);
     c.globalAlpha = 0.9;
     c.setLineDash([5, 4]);
-    pen.line([[x, y], ...steepest(way.field, x, y)], pen.colours.blue, 2);
+    pen.line([[x, y], ...steepest(paths.field, x, y)], pen.colours.blue, 2);
     c.setLineDash([]);
     c.globalAlpha = 1;
   },
 };
 
-/** Decode path lengths and draw their picture.  text: way of a run part. */
-export function wayOf(text) {
+/** Decode path lengths and draw their picture.  text: paths of a run part. */
+export function decodePaths(text) {
   const data = bytes(text);
   const field = new Uint16Array(data.buffer);
   let longest = 1;
@@ -154,13 +157,32 @@ function steepest(field, x, y) {
 }
 
 function cross(pen, [x, y], colour) {
-  pen.line([[x - 2.5, y - 2.5], [x + 2.5, y + 2.5]], colour, 1.2);
-  pen.line([[x - 2.5, y + 2.5], [x + 2.5, y - 2.5]], colour, 1.2);
+  pen.line(
+    [
+      [x - 2.5, y - 2.5],
+      [x + 2.5, y + 2.5],
+    ],
+    colour,
+    1.2,
+  );
+  pen.line(
+    [
+      [x - 2.5, y + 2.5],
+      [x + 2.5, y - 2.5],
+    ],
+    colour,
+    1.2,
+  );
 }
 
 /** Return the colour of a relative path length: 0 is green, 1 violet. */
 function hue(share) {
-  const stops = [[46, 174, 116], [214, 190, 60], [222, 116, 66], [120, 74, 160]];
+  const stops = [
+    [46, 174, 116],
+    [214, 190, 60],
+    [222, 116, 66],
+    [120, 74, 160],
+  ];
   const at = Math.min(share, 0.9999) * (stops.length - 1);
   const [i, t] = [Math.floor(at), at % 1];
   return stops[i].map((value, k) => Math.round(value + t * (stops[i + 1][k] - value)));

@@ -1,4 +1,5 @@
-/* Script of the pages that nppsim/studio/page.py writes: creates a player after each data element once it becomes visible. */
+/* Script of the pages that nppsim/studio/page.py writes: creates a player after each data element once it becomes
+ * visible. */
 
 import { element } from "./elements.js";
 import { Player } from "./player.js";

@@ -1,11 +1,26 @@
 /* Colours of the theme, and simple shapes in level coordinates; nppsim/pictures/canvas.py does the same in Python. */
 
 const NAMES = [
-  "open", "tile", "rim", "ink", "steel", "pale", "blue", "gold", "gold-edge", "red", "amber", "cyan", "green", "band",
-  "trace", "muted",
+  "open",
+  "tile",
+  "rim",
+  "ink",
+  "steel",
+  "pale",
+  "blue",
+  "gold",
+  "gold-edge",
+  "red",
+  "amber",
+  "cyan",
+  "green",
+  "band",
+  "trace",
+  "muted",
 ];
 
-for (const name of NAMES) { // registered properties resolve light-dark() to the colour of the theme
+for (const name of NAMES) {
+  // registered properties resolve light-dark() to the colour of the theme
   CSS.registerProperty({ name: `--scene-${name}`, syntax: "<color>", inherits: true, initialValue: "gray" });
 }
 
@@ -76,7 +91,8 @@ export class Pen {
     c.fill();
   }
 
-  /** Draw a square.  half: half its side, with the edge; fill, edge: colours, or null; width: of the edge; corner: radius. */
+  /** Draw a square.  half: half its side, with the edge; fill, edge: colours, or null; width: of the edge; corner:
+   *  radius. */
   box([x, y], half, fill, edge = null, width = 1.5, corner = 0) {
     const c = this.context;
     const inside = edge ? half - width / 2 : half;

@@ -7,9 +7,9 @@
 import { Socket, get, opened, whileCompiling } from "./api.js";
 import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
-import { element, seconds, supportBanner } from "./elements.js";
-import { Ghosts, bestTime, storeBest } from "./ghosts.js";
-import { keepDialog } from "./keep.js";
+import { element, panel, seconds, supportBanner, table } from "./elements.js";
+import { RecordedRuns, bestTime, storeBest } from "./recorded_runs.js";
+import { storeDialog } from "./store_dialog.js";
 import { LiveGame } from "./live.js";
 import { keysPanel } from "./keys.js";
 import { Scene } from "./scene.js";
@@ -19,8 +19,13 @@ const REWIND_FRAMES = 2; // per display tick
 const TRAIL = 240; // frames
 const FALL_MS = 700; // duration of the death animation
 const REST_MS = 350; // delay after the end before a jump restarts
-const NAME_STORE = "nppsim.name", DEFAULT_NAME = "you"; // player's name in the leaderboard
-const CAPS = [[4, "left"], [1, "jump"], [2, "right"]]; // bits of an input byte
+const NAME_STORE = "nppsim.name",
+  DEFAULT_NAME = "you"; // player's name in the leaderboard
+const CAPS = [
+  [4, "left"],
+  [1, "jump"],
+  [2, "right"],
+]; // bits of an input byte
 
 export async function show(root, studio, id) {
   if (!id) {
@@ -34,8 +39,8 @@ export async function show(root, studio, id) {
 }
 
 export class Play {
-  /** episode: null, or {code, at: place of the level, count, frames, gold, assisted: sums of the levels before it, best: best
-   *  runs, socket, next(total), again()}. */
+  /** episode: null, or {code, at: place of the level, count, frames, gold, assisted: sums of the levels before it,
+   *  best: best runs, socket, next(total), again()}. */
   constructor(root, studio, level, best, episode = null) {
     [this.studio, this.level, this.episode] = [studio, level, episode];
     [this.phase, this.mark, this.attempts] = ["ready", 0, 1];
@@ -49,7 +54,7 @@ export class Play {
     this.scene.setLevel(level);
     this.setCloser(this.scene.isLong);
     this.controls = new Controls((action) => this.act(action));
-    this.ghosts = new Ghosts(this.ghostList, level, studio, {
+    this.recordedRuns = new RecordedRuns(this.recordedRunList, level, studio, {
       changed: () => this.draw(),
       takeOver: (history) => this.takeOver(history),
       preview: (recording, frame) => this.preview(recording, frame),
@@ -69,7 +74,7 @@ export class Play {
     await this.game.start();
     [this.mark, this.assisted] = [0, false];
     this.enter("ready");
-    this.ghosts.load().catch(this.studio.failed);
+    this.recordedRuns.load().catch(this.studio.failed);
     this.findPar().catch(this.studio.failed);
     cancelAnimationFrame(this.request);
     this.request = requestAnimationFrame((now) => this.tick(now));
@@ -77,17 +82,22 @@ export class Play {
 
   /** Show the par for the chosen objective; the planner searches for it in the background if it is unknown. */
   async findPar() {
-    const { level, objective: { value: objective } } = this;
+    const {
+      level,
+      objective: { value: objective },
+    } = this;
     const isTime = objective === "time";
     let found = isTime && level.par ? level : null;
     if (!found) {
       const known = whileCompiling((text) => (this.par.title = text));
       this.par.textContent = "the planner searches …";
       this.par.title = "";
-      found = await get(`levels/${level.id}/par${isTime ? "" : `?objective=${objective}`}`).catch((error) => {
-        this.par.textContent = "unknown";
-        throw error;
-      }).finally(known);
+      found = await get(`levels/${level.id}/par${isTime ? "" : `?objective=${objective}`}`)
+        .catch((error) => {
+          this.par.textContent = "unknown";
+          throw error;
+        })
+        .finally(known);
       if (isTime) level.par = found.par;
       if (found.par) get(`levels/${level.id}/best`).then((best) => this.showBest(best), this.studio.failed);
     }
@@ -154,10 +164,12 @@ export class Play {
     this.enter("over");
     const { game } = this;
     if (game.frame.o !== "won" || this.assisted || this.episode?.assisted) return;
-    game.score(this.player.value.trim() || DEFAULT_NAME).then(({ best, episode }) => this.showBest(best, episode), this.studio.failed);
+    game
+      .score(this.player.value.trim() || DEFAULT_NAME)
+      .then(({ best, episode }) => this.showBest(best, episode), this.studio.failed);
     if (storeBest(this.level.id, game.history)) {
       this.record = true;
-      this.ghosts.fill();
+      this.recordedRuns.fill();
       this.drawPhase();
     }
   }
@@ -170,7 +182,11 @@ export class Play {
       return;
     }
     this.enter("leaving");
-    const total = { frames: episode.frames + game.frame.f, gold: episode.gold + game.frame.g, assisted: episode.assisted || this.assisted };
+    const total = {
+      frames: episode.frames + game.frame.f,
+      gold: episode.gold + game.frame.g,
+      assisted: episode.assisted || this.assisted,
+    };
     (this.isLast ? episode.again() : episode.next(total)).catch(this.studio.failed);
   }
 
@@ -182,7 +198,13 @@ export class Play {
   /** Show the best runs of the level and of the episode.  episode: its best runs, if they have changed. */
   showBest(best, episode = this.episode?.best) {
     if (episode) this.episode.best = episode;
-    const parts = episode ? [element("h3", { text: `Episode ${this.episode.code}` }), bestTable(episode), element("h3", { text: "This level" })] : [];
+    const parts = episode
+      ? [
+          element("h3", { text: `Episode ${this.episode.code}` }),
+          bestTable(episode),
+          element("h3", { text: "This level" }),
+        ]
+      : [];
     this.bestRuns.replaceChildren(...parts, bestTable(best));
   }
 
@@ -207,7 +229,7 @@ export class Play {
       step: () => this.stepOnce(),
       back: () => this.stepBack(),
       mark: () => this.setMark(),
-      keep: () => this.keep(),
+      store: () => this.storeRun(),
       view: () => this.setCloser(!this.closer),
       next: () => this.level.next && this.studio.go(`#/play/${this.level.next}`),
     };
@@ -216,7 +238,7 @@ export class Play {
 
   /** Restart from the spawn or the practice mark.  armed: keys that are already down start the run. */
   async restart(armed) {
-    this.ghosts.endPreview();
+    this.recordedRuns.endPreview();
     this.armed = armed;
     this.assisted ||= this.mark > 0;
     this.enter("ready");
@@ -270,18 +292,18 @@ export class Play {
     this.canvas.focus();
   }
 
-  async keep() {
+  async storeRun() {
     if (this.game.frame.f === 0) {
-      this.studio.toast("Play first: there is no run to keep yet.");
+      this.studio.toast("Play first: there is no run to store yet.");
       return;
     }
     this.pause();
-    if (this.keeping) return;
-    this.keeping = true; // until the dialog receives the keys
+    if (this.storing) return;
+    this.storing = true; // until the dialog receives the keys
     while (!this.game.settled) await new Promise(requestAnimationFrame); // unanswered frames belong to the run
-    this.keeping = false;
-    await keepDialog(this.game, this.level, this.studio);
-    this.ghosts.load().catch(this.studio.failed);
+    this.storing = false;
+    await storeDialog(this.game, this.level, this.studio);
+    this.recordedRuns.load().catch(this.studio.failed);
     this.canvas.focus();
   }
 
@@ -294,7 +316,7 @@ export class Play {
     const { f, g, i, n } = game.frame;
     const age = this.phase === "over" && game.frame.o === "died" ? (performance.now() - this.ended) / FRAME_MS : 0;
     const points = game.history.slice(Math.max(0, f - TRAIL), f + 1).map(({ look }) => look.at);
-    this.scene.draw({ world: game.world, age, ghosts: this.ghosts.at(f), trails: [{ points }] });
+    this.scene.draw({ world: game.world, age, others: this.recordedRuns.at(f), trails: [{ points }] });
     this.showClock(f, g);
     this.numbers.textContent = `${seconds(f)} · frame ${f} · ${Math.hypot(n[2], n[3]).toFixed(2)} px/frame · gold ${g}`;
     this.caps.forEach((cap, k) => cap.classList.toggle("pressed", (i & CAPS[k][0]) !== 0));
@@ -308,7 +330,10 @@ export class Play {
       return;
     }
     this.pause();
-    this.scene.draw({ world: recording.seek(frame), trails: [{ points: recording.points.slice(0, frame + 1), colour: recording.colour }] });
+    this.scene.draw({
+      world: recording.seek(frame),
+      trails: [{ points: recording.points.slice(0, frame + 1), colour: recording.colour }],
+    });
     this.showClock(frame, recording.gold(frame));
   }
 
@@ -335,16 +360,25 @@ export class Play {
       ready: f ? ["Ready", "continues with your next key"] : ["Ready", "starts with your first key"],
       paused: ["Paused", `${keyName(this.controls.bindings.pause[0] ?? "?")} continues`],
       rewinding: ["Rewind", ""],
-      over: o === "won"
-        ? [`${this.timeLeft(f, this.game.frame.g).toFixed(3)} · ${seconds(f)}${this.record ? " · your best" : ""}`,
-          `${this.assisted || episode?.assisted ? "assisted, not in the leaderboard · " : ""}${this.nextWords(jump, restart)}`]
-        : ["Dead", `${jump} or ${restart} tries again`],
+      over:
+        o === "won"
+          ? [
+              `${this.timeLeft(f, this.game.frame.g).toFixed(3)} · ${seconds(f)}${this.record ? " · your best" : ""}`,
+              (this.assisted || episode?.assisted ? "assisted, not in the leaderboard · " : "") +
+                this.afterWin(jump, restart),
+            ]
+          : ["Dead", `${jump} or ${restart} tries again`],
     }[this.phase];
     this.verdict.hidden = !words;
     if (words) this.verdict.replaceChildren(element("b", { text: words[0] }), element("span", { text: words[1] }));
     this.verdict.className = `verdict ${this.phase === "over" ? (o === "won" ? "good" : "bad") : ""}`;
-    this.bests.textContent = [episode ? `${episode.code} · level ${episode.at + 1} of ${episode.count}` : null, best ? `best ${seconds(best)}` : null, this.level.par ? `par ${seconds(this.level.par)}` : null]
-      .filter(Boolean).join(" · ");
+    this.bests.textContent = [
+      episode ? `${episode.code} · level ${episode.at + 1} of ${episode.count}` : null,
+      best ? `best ${seconds(best)}` : null,
+      this.level.par ? `par ${seconds(this.level.par)}` : null,
+    ]
+      .filter(Boolean)
+      .join(" · ");
     this.bests.hidden = !this.bests.textContent;
     this.attempt.textContent = String(this.attempts);
     this.pauseButton.textContent = this.phase === "paused" ? "Continue" : "Pause";
@@ -353,22 +387,29 @@ export class Play {
     const pacing = this.pacing.summary();
     this.pace.dataset.summary = JSON.stringify(pacing); // for tests/support/pacing.py
     this.pace.textContent = pacing
-      ? `${pacing.frames} frames, ${(100 * pacing.share).toFixed(2)} % within 20 ms (worst ${pacing.worst.toFixed(1)} ms); `
-        + `from input to state ${pacing.median.toFixed(1)} ms, 99 % within ${pacing.late.toFixed(1)} ms`
+      ? `${pacing.frames} frames, ${(100 * pacing.share).toFixed(2)} % within 20 ms ` +
+        `(worst ${pacing.worst.toFixed(1)} ms); ` +
+        `from input to state ${pacing.median.toFixed(1)} ms, 99 % within ${pacing.late.toFixed(1)} ms`
       : "nothing played yet";
   }
 
-  /** Return what the keys do after a win, in words. */
-  nextWords(jump, restart) {
+  /** Return the text on what the keys do after a win. */
+  afterWin(jump, restart) {
     if (!this.episode) return `${jump} or ${restart} plays again`;
-    return this.isLast ? `the episode is finished · ${jump} plays it again` : `${jump} goes on to level ${this.episode.at + 2}`;
+    return this.isLast
+      ? `the episode is finished · ${jump} plays it again`
+      : `${jump} goes on to level ${this.episode.at + 2}`;
   }
 
   build(root) {
-    const button = (text, action, attributes = {}) => element("button", {
-      type: "button", text, title: ACTIONS[action][0], ...attributes,
-      onclick: () => this.act(action),
-    });
+    const button = (text, action, attributes = {}) =>
+      element("button", {
+        type: "button",
+        text,
+        title: ACTIONS[action][0],
+        ...attributes,
+        onclick: () => this.act(action),
+      });
     this.canvas = element("canvas", { tabindex: 0, role: "img", "aria-label": `The level ${this.level.name}` });
     this.time = element("span", { class: "chip clock", id: "time" });
     this.numbers = element("span", { class: "chip numbers" });
@@ -377,44 +418,132 @@ export class Play {
     this.caps = CAPS.map(([, action]) => element("kbd", { text: { left: "←", jump: "jump", right: "→" }[action] }));
     this.attempt = element("dd");
     this.par = element("dd", { class: "par" });
-    this.objective = element("select", { "aria-label": "Objective of par", onchange: () => this.findPar().catch(this.studio.failed) },
-      [["time", "time"], ["score", "score"], ["all-gold", "all gold"]].map(([value, text]) => element("option", { value, text })));
+    this.objective = element(
+      "select",
+      { "aria-label": "Objective of par", onchange: () => this.findPar().catch(this.studio.failed) },
+      [
+        ["time", "time"],
+        ["score", "score"],
+        ["all-gold", "all gold"],
+      ].map(([value, text]) => element("option", { value, text })),
+    );
     this.viewButton = button("Closer", "view", { "aria-pressed": false });
     this.pauseButton = button("Pause", "pause");
     this.markButton = button("Practise from here", "mark");
-    this.rates = element("select", { "aria-label": "Speed", onchange: () => this.setRate(Number(this.rates.value)) },
-      RATES.map((rate) => element("option", { value: rate, text: rate === 1 ? "full speed" : `${rate}× speed` })));
+    this.rates = element(
+      "select",
+      { "aria-label": "Speed", onchange: () => this.setRate(Number(this.rates.value)) },
+      RATES.map((rate) => element("option", { value: rate, text: rate === 1 ? "full speed" : `${rate}× speed` })),
+    );
     this.bestRuns = element("div", { class: "best" });
-    this.player = element("input", { type: "text", maxlength: 40, value: localStorage.getItem(NAME_STORE) ?? DEFAULT_NAME, autocomplete: "off",
-      onchange: () => localStorage.setItem(NAME_STORE, this.player.value.trim() || DEFAULT_NAME) });
-    this.ghostList = element("div");
+    this.player = element("input", {
+      type: "text",
+      maxlength: 40,
+      value: localStorage.getItem(NAME_STORE) ?? DEFAULT_NAME,
+      autocomplete: "off",
+      onchange: () => localStorage.setItem(NAME_STORE, this.player.value.trim() || DEFAULT_NAME),
+    });
+    this.recordedRunList = element("div");
     this.pace = element("p", { class: "small muted", id: "pacing" });
-    const panel = (title, ...content) => element("section", { class: "panel" }, title ? element("h2", { text: title }) : null, ...content);
     const facts = [...(this.level.code ? [["id", this.level.code]] : []), ["category", this.level.category ?? "none"]];
-    root.replaceChildren(element("div", { class: "split play" },
-      element("div", { class: "field" }, supportBanner(this.level), element("div", { class: "stage" }, this.canvas,
-        element("div", { class: "hud" }, this.time, this.bests, this.numbers, element("div", { class: "keys", "aria-label": "Keys of this frame" }, this.caps)),
-        this.verdict, this.touchButtons())),
-      element("div", { class: "panels", onclick: (event) => this.clicked(event) },
-        panel(null, element("h1", { text: this.level.name }),
-          element("dl", { class: "facts" }, facts.map(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]),
-            element("dt", {}, "par ", this.objective), this.par, element("dt", { text: "attempt" }), this.attempt),
-          element("div", { class: "bar" }, button("Restart", "restart", { class: "primary" }), this.pauseButton, button("Keep run …", "keep"), this.viewButton,
-            this.level.next && element("a", { class: "button", href: `#/play/${this.level.next}`, text: "Next level", title: ACTIONS.next[0] }),
-            this.level.episode && !this.episode && element("a", { class: "button", href: `#/episode/${this.level.episode}`, text: `Play ${this.level.episode}`, title: "the episode of five levels, with one clock" }),
-            element("a", { class: "button", href: `#/edit/${this.level.id}`, text: "Edit" }),
-            element("a", { class: "button", href: `#/inputs/${this.level.id}`, text: "Inputs", title: "edit the inputs of a run frame by frame" }),
-            element("a", { class: "button", href: `#/watch/${this.level.id}`, text: "Watch an agent" }))),
-        panel("Practice", element("div", { class: "bar" }, this.markButton, this.rates, button("−1 frame", "back"), button("+1 frame", "step"))),
-        panel("Best runs", this.bestRuns, element("label", { class: "small" }, "Your name ", this.player)),
-        panel("Ghosts", this.ghostList),
-        panel("Keys", keysPanel(() => this.controls)),
-        element("details", { class: "panel" }, element("summary", { text: "Frame times" }), this.pace))));
+    root.replaceChildren(
+      element(
+        "div",
+        { class: "split play" },
+        element(
+          "div",
+          { class: "field" },
+          supportBanner(this.level),
+          element(
+            "div",
+            { class: "stage" },
+            this.canvas,
+            element(
+              "div",
+              { class: "hud" },
+              this.time,
+              this.bests,
+              this.numbers,
+              element("div", { class: "keys", "aria-label": "Keys of this frame" }, this.caps),
+            ),
+            this.verdict,
+            this.touchButtons(),
+          ),
+        ),
+        element(
+          "div",
+          { class: "panels", onclick: (event) => this.clicked(event) },
+          panel(
+            null,
+            element("h1", { text: this.level.name }),
+            element(
+              "dl",
+              { class: "facts" },
+              facts.map(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]),
+              element("dt", {}, "par ", this.objective),
+              this.par,
+              element("dt", { text: "attempt" }),
+              this.attempt,
+            ),
+            element(
+              "div",
+              { class: "bar" },
+              button("Restart", "restart", { class: "primary" }),
+              this.pauseButton,
+              button("Store run …", "store"),
+              this.viewButton,
+              this.level.next &&
+                element("a", {
+                  class: "button",
+                  href: `#/play/${this.level.next}`,
+                  text: "Next level",
+                  title: ACTIONS.next[0],
+                }),
+              this.level.episode &&
+                !this.episode &&
+                element("a", {
+                  class: "button",
+                  href: `#/episode/${this.level.episode}`,
+                  text: `Play ${this.level.episode}`,
+                  title: "the episode of five levels, with one clock",
+                }),
+              element("a", { class: "button", href: `#/edit/${this.level.id}`, text: "Edit" }),
+              element("a", {
+                class: "button",
+                href: `#/inputs/${this.level.id}`,
+                text: "Inputs",
+                title: "edit the inputs of a run frame by frame",
+              }),
+              element("a", { class: "button", href: `#/watch/${this.level.id}`, text: "Watch an agent" }),
+            ),
+          ),
+          panel(
+            "Practice",
+            element(
+              "div",
+              { class: "bar" },
+              this.markButton,
+              this.rates,
+              button("−1 frame", "back"),
+              button("+1 frame", "step"),
+            ),
+          ),
+          panel("Best runs", this.bestRuns, element("label", { class: "small" }, "Your name ", this.player)),
+          panel("Other runs", this.recordedRunList),
+          panel(
+            "Keys",
+            keysPanel(() => this.controls),
+          ),
+          element("details", { class: "panel" }, element("summary", { text: "Frame times" }), this.pace),
+        ),
+      ),
+    );
   }
 
   /** Return the focus to the game after a click beside the stage. */
   clicked({ detail, target }) {
-    if (detail && !target.closest("select, input[type=range], .ghost button, .key")) setTimeout(() => this.canvas.focus());
+    if (detail && !target.closest("select, input[type=range], .recorded-run button, .key"))
+      setTimeout(() => this.canvas.focus());
   }
 
   touchButtons() {
@@ -425,19 +554,44 @@ export class Play {
         made.setPointerCapture(event.pointerId);
         this.controls.press(action, `touch ${action}`);
       });
-      for (const name of ["pointerup", "pointercancel"]) made.addEventListener(name, () => this.controls.release(`touch ${action}`));
+      for (const name of ["pointerup", "pointercancel"])
+        made.addEventListener(name, () => this.controls.release(`touch ${action}`));
       made.addEventListener("contextmenu", (event) => event.preventDefault());
       return made;
     };
-    return element("div", { class: "touch" }, pad("left", "◀"), pad("right", "▶"), element("span", { class: "spacer" }), pad("restart", "↺"), pad("jump", "▲"));
+    return element(
+      "div",
+      { class: "touch" },
+      pad("left", "◀"),
+      pad("right", "▶"),
+      element("span", { class: "spacer" }),
+      pad("restart", "↺"),
+      pad("jump", "▲"),
+    );
   }
 }
 
 /** Return the table of the best runs of a level or an episode. */
 function bestTable({ time, score: points }) {
-  const rows = (runs) => runs.map(({ name, frames, gold, score: points }) => element("tr", {}, element("th", { scope: "row", text: name }),
-    element("td", { text: points.toFixed(3) }), element("td", { text: (frames / 60).toFixed(3) }), element("td", { text: gold })));
-  const list = (title, runs) => element("tbody", { "data-by": title }, element("tr", {}, element("th", { colspan: 4, class: "muted", text: title })), rows(runs));
-  return time.length ? element("table", {}, element("thead", {}, element("tr", {}, ["", "score", "s", "gold"].map((text) => element("th", { scope: "col", text })))),
-    list("highest score", points), list("fastest", time)) : element("p", { class: "small muted", text: "No run has finished yet." });
+  const rows = (runs) =>
+    runs.map(({ name, frames, gold, score: points }) =>
+      element(
+        "tr",
+        {},
+        element("th", { scope: "row", text: name }),
+        element("td", { text: points.toFixed(3) }),
+        element("td", { text: (frames / 60).toFixed(3) }),
+        element("td", { text: gold }),
+      ),
+    );
+  const list = (title, runs) =>
+    element(
+      "tbody",
+      { "data-by": title },
+      element("tr", {}, element("th", { colspan: 4, class: "muted", text: title })),
+      rows(runs),
+    );
+  return time.length
+    ? table(["", "score", "s", "gold"], {}, list("highest score", points), list("fastest", time))
+    : element("p", { class: "small muted", text: "No run has finished yet." });
 }

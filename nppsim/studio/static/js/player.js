@@ -1,14 +1,14 @@
-/* Player of one or more runs of a level; one run is followed, the others are ghosts.
+/* Player of one or more runs of a level; one run is followed, the others are drawn pale.
  *
  *     const player = new Player(root, { level, runs });    // a level document, run documents of that level
  *     player.add(run);  player.seek(120);  player.play();  player.destroy();
  *     player.extend(0, parts);                             // appends run parts to a run in progress
  *
- * overlay: function (frame) -> further fields for Scene.draw, such as under and over.  growing: true if more frames may be
- * appended; playback then waits for them at the end.  repeats: true if playback begins again at the end.
+ * overlay: function (frame) -> further fields for Scene.draw, such as under and over.  growing: true if more frames may
+ * be appended; playback then waits for them at the end.  repeats: true if playback begins again at the end.
  *
- * The studio, `nppsim page` and reports use it.  Keys, while it has the focus: space, arrows (with shift: ten frames), home,
- * end, + - 0 for the view, 1 to 9 to follow a run.
+ * The studio, `nppsim page` and reports use it.  Keys, while it has the focus: space, arrows (with shift: ten frames),
+ * home, end, + - 0 for the view, 1 to 9 to follow a run.
  */
 
 import { score } from "./clock.js";
@@ -19,7 +19,11 @@ import { Timeline } from "./timeline.js";
 
 const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
 export const RUN_COLOURS = ["#2f6fd0", "#d9730d", "#20935c", "#b83fa0", "#8a6d1a", "#0f8f9c", "#c03a48", "#6a58c9"];
-const KEYS = [[4, "←"], [1, "jump"], [2, "→"]]; // bits of an input byte
+const KEYS = [
+  [4, "←"],
+  [1, "jump"],
+  [2, "→"],
+]; // bits of an input byte
 
 export class Player {
   constructor(root, { level, runs = [] }) {
@@ -49,8 +53,13 @@ export class Player {
     const mark = element("i");
     mark.style.background = colour;
     const end = element("span");
-    const chip = element("button", { type: "button", class: "run", title: "follow this run", onclick: () => this.follow(index) },
-      mark, element("span", { text: recording.label || `run ${index + 1}` }), end);
+    const chip = element(
+      "button",
+      { type: "button", class: "run", title: "follow this run", onclick: () => this.follow(index) },
+      mark,
+      element("span", { text: recording.label || `run ${index + 1}` }),
+      end,
+    );
     this.runs.push({ recording, colour, chip, end });
     this.list.append(chip);
     this.showEnd(index);
@@ -82,11 +91,13 @@ export class Player {
     end.textContent = `${ending} ${seconds(recording.frames)}`;
   }
 
-  /** Follow a run: draw its world (doors, gold, drones), with the other runs as ghosts. */
+  /** Follow a run: draw its world (doors, gold, drones), with the other runs drawn pale. */
   follow(index) {
     this.main = index;
     this.runs.forEach(({ chip }, i) => chip.setAttribute("aria-pressed", i === index));
-    this.parted = this.runs.map(({ recording }, i) => (i === index ? null : partingFrame(this.runs[index].recording, recording)));
+    this.parted = this.runs.map(({ recording }, i) =>
+      i === index ? null : partingFrame(this.runs[index].recording, recording),
+    );
     this.timeline.show(this.runs, this.parted);
     this.slider.max = this.last;
     this.seek(this.frame);
@@ -104,12 +115,16 @@ export class Player {
   draw(f) {
     const { recording } = this.runs[this.main];
     const others = this.runs.filter((_, i) => i !== this.main);
-    const trail = ({ recording: r, colour }) => ({ points: r.points.slice(Math.max(0, f - 240), f + 1), colour, width: 1.4 });
+    const trail = ({ recording: r, colour }) => ({
+      points: r.points.slice(Math.max(0, f - 240), f + 1),
+      colour,
+      width: 1.4,
+    });
     this.scene.draw({
       world: recording.seek(f),
       age: Math.max(0, f - recording.frames),
       trails: this.runs.map(trail),
-      ghosts: others.map(({ recording: r, colour }) => ({ look: r.look(f), colour, label: r.label })),
+      others: others.map(({ recording: r, colour }) => ({ look: r.look(f), colour, label: r.label })),
       ...this.overlay(f),
     });
     this.clock.textContent = `${seconds(f)} · frame ${f}`;
@@ -128,7 +143,10 @@ export class Player {
     let before = null;
     const tick = (now) => {
       if (!this.playing) return;
-      const next = Math.min(this.frame + (before === null ? 0 : Math.min((now - before) / 1000, 0.25) * 60 * this.rate), this.last);
+      const next = Math.min(
+        this.frame + (before === null ? 0 : Math.min((now - before) / 1000, 0.25) * 60 * this.rate),
+        this.last,
+      );
       before = now;
       if (Math.floor(next) !== Math.floor(this.frame)) this.seek(next);
       else this.frame = next; // no new frame to draw
@@ -164,43 +182,92 @@ export class Player {
   }
 
   build(root) {
-    const button = (text, label, onclick) => element("button", { type: "button", class: "icon", "aria-label": label, title: label, text, onclick });
+    const button = (text, label, onclick) =>
+      element("button", { type: "button", class: "icon", "aria-label": label, title: label, text, onclick });
     this.canvas = element("canvas", { role: "img", "aria-label": `Level ${this.level.name}, a run of it` });
     this.clock = element("span", { class: "chip clock" });
     this.state = element("span", { class: "chip" });
     this.caps = KEYS.map(([, text]) => element("kbd", { text }));
     this.list = element("div", { class: "runs", role: "group", "aria-label": "Runs" });
     this.button = button("▶", "play", () => (this.playing ? this.pause() : this.play()));
-    this.slider = element("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "Frame", oninput: () => {
-      this.pause();
-      this.seek(Number(this.slider.value));
-    } });
-    this.rates = element("select", { "aria-label": "Speed", onchange: () => { this.rate = Number(this.rates.value); } },
-      SPEEDS.map((rate) => element("option", { value: rate, text: `${rate}×`, selected: rate === 1 })));
+    this.slider = element("input", {
+      type: "range",
+      min: 0,
+      max: 0,
+      step: 1,
+      "aria-label": "Frame",
+      oninput: () => {
+        this.pause();
+        this.seek(Number(this.slider.value));
+      },
+    });
+    this.rates = element(
+      "select",
+      {
+        "aria-label": "Speed",
+        onchange: () => {
+          this.rate = Number(this.rates.value);
+        },
+      },
+      SPEEDS.map((rate) => element("option", { value: rate, text: `${rate}×`, selected: rate === 1 })),
+    );
     const lanes = element("div", { class: "lanes", "aria-hidden": "true" });
     root.classList.add("player");
     root.replaceChildren(
       supportBanner(this.level) ?? "",
-      element("div", { class: "stage" }, this.canvas,
-        element("div", { class: "hud" }, this.clock, this.state, element("div", { class: "keys", "aria-label": "Pressed keys" }, this.caps))),
-      element("div", { class: "transport" },
-        element("div", { class: "buttons" },
-          button("«", "to the start", () => this.step(-Infinity)), button("‹", "one frame back", () => this.step(-1)), this.button,
-          button("›", "one frame forward", () => this.step(1)), this.slider, this.rates,
-          button("⤢", "show all of the level", () => { this.scene.fit(); this.scene.redraw(); })),
-        lanes, this.list));
-    this.timeline = new Timeline(lanes, (frame) => { this.pause(); this.seek(frame); });
+      element(
+        "div",
+        { class: "stage" },
+        this.canvas,
+        element(
+          "div",
+          { class: "hud" },
+          this.clock,
+          this.state,
+          element("div", { class: "keys", "aria-label": "Pressed keys" }, this.caps),
+        ),
+      ),
+      element(
+        "div",
+        { class: "transport" },
+        element(
+          "div",
+          { class: "buttons" },
+          button("«", "to the start", () => this.step(-Infinity)),
+          button("‹", "one frame back", () => this.step(-1)),
+          this.button,
+          button("›", "one frame forward", () => this.step(1)),
+          this.slider,
+          this.rates,
+          button("⤢", "show all of the level", () => {
+            this.scene.fit();
+            this.scene.redraw();
+          }),
+        ),
+        lanes,
+        this.list,
+      ),
+    );
+    this.timeline = new Timeline(lanes, (frame) => {
+      this.pause();
+      this.seek(frame);
+    });
     root.addEventListener("keydown", (event) => this.key(event));
-    this.canvas.addEventListener("wheel", (event) => {
-      if (!event.ctrlKey && document.activeElement !== this.canvas) return; // let the page scroll
-      event.preventDefault();
-      this.scene.zoom(Math.exp(-event.deltaY / 400), event.offsetX, event.offsetY);
-    }, { passive: false });
+    this.canvas.addEventListener(
+      "wheel",
+      (event) => {
+        if (!event.ctrlKey && document.activeElement !== this.canvas) return; // let the page scroll
+        event.preventDefault();
+        this.scene.zoom(Math.exp(-event.deltaY / 400), event.offsetX, event.offsetY);
+      },
+      { passive: false },
+    );
     this.canvas.tabIndex = 0;
     this.drag();
   }
 
-  /** Add pointer listeners: dragging moves the view, two fingers also zoom it, and a click starts or pauses playback. */
+  /** Add pointer listeners: dragging moves the view, two fingers also zoom it, and a click starts or pauses
+   *  playback. */
   drag() {
     const fingers = new Map(); // pressed pointers: id -> [x, y], px of the canvas
     let moved = 0;
@@ -222,7 +289,11 @@ export class Player {
       this.scene.pan((x - fromX) / scale, (y - fromY) / scale);
     });
     // One finger scrolls the page; two fingers must not.
-    this.canvas.addEventListener("touchmove", (event) => event.touches.length > 1 && event.cancelable && event.preventDefault(), { passive: false });
+    this.canvas.addEventListener(
+      "touchmove",
+      (event) => event.touches.length > 1 && event.cancelable && event.preventDefault(),
+      { passive: false },
+    );
     const lift = (event) => fingers.delete(event.pointerId) && !fingers.size;
     this.canvas.addEventListener("pointercancel", lift);
     this.canvas.addEventListener("pointerup", (event) => {
@@ -240,10 +311,15 @@ export class Player {
       End: () => this.step(Infinity),
       "+": () => this.scene.zoom(1.25),
       "-": () => this.scene.zoom(0.8),
-      0: () => { this.scene.fit(); this.scene.redraw(); },
+      0: () => {
+        this.scene.fit();
+        this.scene.redraw();
+      },
     };
-    if (event.key === " " && !(event.target instanceof HTMLButtonElement)) actions[" "] = () => (this.playing ? this.pause() : this.play());
-    if (event.key >= "1" && event.key <= "9" && this.runs[event.key - 1]) actions[event.key] = () => this.follow(event.key - 1);
+    if (event.key === " " && !(event.target instanceof HTMLButtonElement))
+      actions[" "] = () => (this.playing ? this.pause() : this.play());
+    if (event.key >= "1" && event.key <= "9" && this.runs[event.key - 1])
+      actions[event.key] = () => this.follow(event.key - 1);
     if (!(event.key in actions)) return;
     event.preventDefault();
     actions[event.key]();

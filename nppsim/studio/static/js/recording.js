@@ -49,7 +49,8 @@ export class Recording {
   }
 
   computeLooks() {
-    for (let f = this.looks.length; f <= this.frames; f++) this.looks.push(this.gait.after(this.ninja(f), this.input(f)));
+    for (let f = this.looks.length; f <= this.frames; f++)
+      this.looks.push(this.gait.after(this.ninja(f), this.input(f)));
     for (let f = this.points.length; f <= this.frames; f++) this.points.push(this.looks[f].at);
   }
 
@@ -62,8 +63,14 @@ export class Recording {
     if (frame <= 0) return this.start.n;
     const [x, y, vx, vy, state, nx, ny] = this.row(frame);
     return [
-      x / POSITION_STEPS, y / POSITION_STEPS, vx / SPEED_STEPS, vy / SPEED_STEPS, state % AIRBORNE,
-      nx / NORMAL_STEPS, ny / NORMAL_STEPS, state >= AIRBORNE ? 1 : 0,
+      x / POSITION_STEPS,
+      y / POSITION_STEPS,
+      vx / SPEED_STEPS,
+      vy / SPEED_STEPS,
+      state % AIRBORNE,
+      nx / NORMAL_STEPS,
+      ny / NORMAL_STEPS,
+      state >= AIRBORNE ? 1 : 0,
     ];
   }
 

@@ -1,4 +1,4 @@
-/* View "Runs": lists stored runs and replays, and shows one of them, with other runs of its level as ghosts. */
+/* View "Runs": lists stored runs and replays, and shows one of them, with the other runs of its level. */
 
 import { download, get, post, remove } from "./api.js";
 import { element, seconds } from "./elements.js";
@@ -7,7 +7,8 @@ import { Player } from "./player.js";
 const MOST_ROWS = 200; // rows in the list; the search finds the others
 const MOST_OTHERS = 8; // other runs of the same level that are offered
 
-/** The view; see app.js.  #/replays lists; #/replays/recordings/3, #/replays/replays/7 and #/replays/opened show one run. */
+/** The view; see app.js.  #/replays lists; #/replays/recordings/3, #/replays/replays/7 and #/replays/opened show one
+ *  run. */
 export async function show(root, studio, kind, number) {
   if (!kind) return list(root, studio);
   const run = kind === "opened" ? studio.opened : await get(`${kind}/${number}/run`);
@@ -25,27 +26,45 @@ async function watch(root, studio, run, path) {
   const level = await get(`levels/${run.level}`);
   const place = element("div");
   const others = element("div", { class: "bar others" });
-  root.append(element("div", { class: "page" },
-    element("div", { class: "bar heading" }, element("h1", { text: run.label || level.name }), element("span", { class: "muted", text: level.name }),
-      element("span", { class: "spacer" }), path === "opened/undefined" ? null : element("a", { class: "button", href: `#/inputs/${level.id}/${path}`, text: "Edit its inputs" }),
-      element("a", { class: "button", href: `#/play/${level.id}`, text: "Play this level" })),
-    place, others));
+  root.append(
+    element(
+      "div",
+      { class: "page" },
+      element(
+        "div",
+        { class: "bar heading" },
+        element("h1", { text: run.label || level.name }),
+        element("span", { class: "muted", text: level.name }),
+        element("span", { class: "spacer" }),
+        path === "opened/undefined"
+          ? null
+          : element("a", { class: "button", href: `#/inputs/${level.id}/${path}`, text: "Edit its inputs" }),
+        element("a", { class: "button", href: `#/play/${level.id}`, text: "Play this level" }),
+      ),
+      place,
+      others,
+    ),
+  );
   const player = new Player(place, { level, runs: [run] });
   place.tabIndex = -1;
   place.focus({ preventScroll: true }); // the player's keys need the focus
   const offers = (await known()).filter((one) => one.level === level.id && one.path !== path).slice(0, MOST_OTHERS);
   if (offers.length) others.append(element("span", { class: "muted", text: "Compare with:" }));
   for (const one of offers) {
-    const button = element("button", { type: "button", text: `${one.label}, ${seconds(one.frames)}`, onclick: async () => {
-      button.disabled = true;
-      try {
-        player.add(await get(`${one.path}/run`));
-        place.focus({ preventScroll: true }); // the space bar would scroll the page
-      } catch (error) {
-        button.disabled = false;
-        studio.failed(error);
-      }
-    } });
+    const button = element("button", {
+      type: "button",
+      text: `${one.label}, ${seconds(one.frames)}`,
+      onclick: async () => {
+        button.disabled = true;
+        try {
+          player.add(await get(`${one.path}/run`));
+          place.focus({ preventScroll: true }); // the space bar would scroll the page
+        } catch (error) {
+          button.disabled = false;
+          studio.failed(error);
+        }
+      },
+    });
     others.append(button);
   }
   return () => player.destroy();
@@ -62,30 +81,68 @@ async function known() {
 // The list
 
 async function list(root, studio) {
-  const [runs, { levels }, { demonstrations }, { problems }] = await Promise.all([known(), get("levels"), get("recordings"), get("replays")]);
+  const [runs, { levels }, { demonstrations }, { problems }] = await Promise.all([
+    known(),
+    get("levels"),
+    get("recordings"),
+    get("replays"),
+  ]);
   const names = new Map(levels.map(({ id, name }) => [id, name]));
   const folder = element("section", { class: "panel", "aria-label": "My demonstrations" });
   showFolder(folder, demonstrations);
-  const search = element("input", { type: "search", placeholder: "Search runs", "aria-label": "Search runs", oninput: () => fill() });
+  const search = element("input", {
+    type: "search",
+    placeholder: "Search runs",
+    "aria-label": "Search runs",
+    oninput: () => fill(),
+  });
   const count = element("span", { class: "muted small", role: "status" });
   const rows = element("tbody");
   const fill = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const text = ({ label, level }) => `${label} ${names.get(level) ?? ""}`.toLowerCase();
     const found = runs.filter((run) => !run.removed && words.every((word) => text(run).includes(word)));
-    count.textContent = found.length > MOST_ROWS ? `the first ${MOST_ROWS} of ${found.length} runs` : `${found.length} ${found.length === 1 ? "run" : "runs"}`;
+    count.textContent =
+      found.length > MOST_ROWS
+        ? `the first ${MOST_ROWS} of ${found.length} runs`
+        : `${found.length} ${found.length === 1 ? "run" : "runs"}`;
     rows.replaceChildren(...found.slice(0, MOST_ROWS).map((run) => row(run, names, studio, folder)));
   };
   const stored = runs.filter(({ kind }) => kind === "recordings").length;
-  const saveAll = stored ? element("button", { type: "button", text: stored === 1 ? "Save the stored run as a file" : `Save all ${stored} stored runs as one file`,
-    title: "open it later with --replays and the file's name", onclick: () => download("recordings/file").then(() => {
-      for (const run of runs) run.saved = true;
-      fill();
-    }, studio.failed) }) : null;
-  const heads = ["run", "level", "time", "gold", "score", "ending", ""].map((text) => element("th", { scope: "col", text }));
-  root.append(element("div", { class: "page" }, folder, listOf(problems), element("div", { class: "bar above" }, search, count, element("span", { class: "spacer" }), saveAll),
-    runs.length ? element("div", { class: "wide" }, element("table", { class: "runs" }, element("thead", {}, element("tr", {}, heads)), rows))
-      : element("p", { class: "notice", text: "No runs yet. Play a level and keep your run, or start the studio with --replays FOLDER." })));
+  const saveAll = stored
+    ? element("button", {
+        type: "button",
+        text: stored === 1 ? "Save the stored run as a file" : `Save all ${stored} stored runs as one file`,
+        title: "open it later with --replays and the file's name",
+        onclick: () =>
+          download("recordings/file").then(() => {
+            for (const run of runs) run.saved = true;
+            fill();
+          }, studio.failed),
+      })
+    : null;
+  const heads = ["run", "level", "time", "gold", "score", "ending", ""].map((text) =>
+    element("th", { scope: "col", text }),
+  );
+  root.append(
+    element(
+      "div",
+      { class: "page" },
+      folder,
+      listOf(problems),
+      element("div", { class: "bar above" }, search, count, element("span", { class: "spacer" }), saveAll),
+      runs.length
+        ? element(
+            "div",
+            { class: "wide" },
+            element("table", { class: "runs" }, element("thead", {}, element("tr", {}, heads)), rows),
+          )
+        : element("p", {
+            class: "notice",
+            text: "No runs yet. Play a level and store your run, or start the studio with --replays FOLDER.",
+          }),
+    ),
+  );
   fill();
   return undefined;
 }
@@ -95,14 +152,39 @@ function listOf(problems) {
 }
 
 function row(run, names, studio, folder) {
-  const act = (text, job) => element("button", { type: "button", class: "quiet", text, "aria-label": `${text}: ${run.label}`, onclick: ({ currentTarget }) => job(currentTarget).catch(studio.failed) });
-  const ending = { won: "won", died: "died", running: "not finished" }[run.outcome] ?? { true: "won", false: "not finished" }[run.success] ?? "";
-  const line = element("tr", {}, element("th", { scope: "row" }, element("a", { href: `#/replays/${run.path}`, text: run.label || "run" })),
-    names.has(run.level) ? element("td", {}, element("a", { href: `#/play/${run.level}`, text: names.get(run.level) }))
-      : element("td", { class: "muted", text: "its own", title: `level ${run.level.slice(0, 12)}, which is in no folder here: open the run to play it` }),
-    element("td", { text: seconds(run.frames) }), element("td", { text: run.gold ?? "" }), element("td", { text: run.score?.toFixed(3) ?? "" }),
-    element("td", { class: ending === "won" ? "good" : "", text: ending }));
-  const unsaved = element("span", { class: "chip warn unsaved", text: "not saved yet", title: "it is lost when the studio ends" });
+  const act = (text, job) =>
+    element("button", {
+      type: "button",
+      class: "quiet",
+      text,
+      "aria-label": `${text}: ${run.label}`,
+      onclick: ({ currentTarget }) => job(currentTarget).catch(studio.failed),
+    });
+  const ending =
+    { won: "won", died: "died", running: "not finished" }[run.outcome] ??
+    { true: "won", false: "not finished" }[run.success] ??
+    "";
+  const line = element(
+    "tr",
+    {},
+    element("th", { scope: "row" }, element("a", { href: `#/replays/${run.path}`, text: run.label || "run" })),
+    names.has(run.level)
+      ? element("td", {}, element("a", { href: `#/play/${run.level}`, text: names.get(run.level) }))
+      : element("td", {
+          class: "muted",
+          text: "its own",
+          title: `level ${run.level.slice(0, 12)}, which is in no folder here: open the run to play it`,
+        }),
+    element("td", { text: seconds(run.frames) }),
+    element("td", { text: run.gold ?? "" }),
+    element("td", { text: run.score?.toFixed(3) ?? "" }),
+    element("td", { class: ending === "won" ? "good" : "", text: ending }),
+  );
+  const unsaved = element("span", {
+    class: "chip warn unsaved",
+    text: "not saved yet",
+    title: "it is lost when the studio ends",
+  });
   const saved = () => {
     run.saved = true;
     unsaved.remove();
@@ -117,25 +199,58 @@ function row(run, names, studio, folder) {
     button.disabled = true;
     saved();
     showFolder(folder, demonstrations);
-    studio.toast(`Added: ${added.file}${added.retimed ? `; training shifts its key presses slightly (${added.deviation_px} px off on average)` : ""}`, "good");
+    const shift = `; training shifts its key presses slightly (${added.deviation_px} px off on average)`;
+    studio.toast(`Added: ${added.file}${added.retimed ? shift : ""}`, "good");
   };
   const forget = async () => {
     await remove(run.path);
     run.removed = true;
     line.remove();
   };
-  line.append(element("td", {}, element("div", { class: "bar" }, run.outcome === "won" ? act("Add to my demonstrations", demonstrate) : null,
-    act("Replay file", () => save("compact")), act("Attract file", () => save("attract")), act("Remove", forget), run.saved ? null : unsaved)));
+  line.append(
+    element(
+      "td",
+      {},
+      element(
+        "div",
+        { class: "bar" },
+        run.outcome === "won" ? act("Add to my demonstrations", demonstrate) : null,
+        act("Replay file", () => save("compact")),
+        act("Attract file", () => save("attract")),
+        act("Remove", forget),
+        run.saved ? null : unsaved,
+      ),
+    ),
+  );
   return line;
 }
 
-function showFolder(panel, { folder, recordings, levels, wanted, missing, categories, missing_categories: lacking, problems }) {
+function showFolder(
+  panel,
+  { folder, recordings, levels, wanted, missing, categories, missing_categories: lacking, problems },
+) {
   const share = element("i");
   share.style.width = `${Math.min(100, (100 * recordings) / wanted)}%`;
-  const counts = Object.entries(categories).map(([name, number]) => `${name} ${number}`).join(", ");
-  panel.replaceChildren(element("h2", { text: "My demonstrations" }),
-    element("p", {}, `${recordings} of ${wanted} recordings, of ${levels} levels. `,
-      missing ? `${missing} more make a data set.` : "Enough for a data set.", lacking.length ? ` None yet of: ${lacking.join(", ")}.` : ""),
+  const counts = Object.entries(categories)
+    .map(([name, number]) => `${name} ${number}`)
+    .join(", ");
+  panel.replaceChildren(
+    element("h2", { text: "My demonstrations" }),
+    element(
+      "p",
+      {},
+      `${recordings} of ${wanted} recordings, of ${levels} levels. `,
+      missing ? `${missing} more make a data set.` : "Enough for a data set.",
+      lacking.length ? ` None yet of: ${lacking.join(", ")}.` : "",
+    ),
     element("div", { class: "meter", role: "img", "aria-label": `${recordings} of ${wanted}` }, share),
-    element("p", { class: "small muted" }, counts ? `${counts}. ` : "", "Train on them: --replay-data-dir ", element("code", { text: folder })), ...listOf(problems));
+    element(
+      "p",
+      { class: "small muted" },
+      counts ? `${counts}. ` : "",
+      "Train on them: --replay-data-dir ",
+      element("code", { text: folder }),
+    ),
+    ...listOf(problems),
+  );
 }

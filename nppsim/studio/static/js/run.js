@@ -1,8 +1,9 @@
-/* View "Training": progress and learning curves of an experiment, and its newest weights at play; refreshed automatically. */
+/* View "Training": progress and learning curves of an experiment, and its newest weights at play; refreshed
+ * automatically. */
 
 import { ApiError, Socket, get } from "./api.js";
 import { Chart } from "./chart.js";
-import { element } from "./elements.js";
+import { element, panel } from "./elements.js";
 import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
 import { Watching } from "./watching.js";
@@ -14,16 +15,24 @@ const STYLES = [1, 0.55]; // opacity of the first line of a chart and of the oth
 export async function show(root, studio) {
   const [experiment, { levels }] = await Promise.all([get("experiment"), get("levels")]);
   if (experiment === null) {
-    root.replaceChildren(element("div", { class: "notice" }, element("h1", { text: "No training is followed" }),
-      element("p", { text: "Start the studio with --run and the folder of an experiment, or train with --visualize-training." })));
+    root.replaceChildren(
+      element(
+        "div",
+        { class: "notice" },
+        element("h1", { text: "No training is followed" }),
+        element("p", {
+          text: "Start the studio with --run and the folder of an experiment, or train with --visualize-training.",
+        }),
+      ),
+    );
     return undefined;
   }
-  const view = new Run(root, studio, levels);
+  const view = new RunView(root, studio, levels);
   view.show(experiment);
   return () => view.destroy();
 }
 
-class Run {
+class RunView {
   constructor(root, studio, levels) {
     [this.studio, this.levels, this.charts, this.episodes] = [studio, levels, new Map(), 0];
     this.head = element("div", { class: "bar" });
@@ -32,15 +41,35 @@ class Run {
     this.log = element("pre", { class: "log" });
     this.stage = element("div");
     this.playing = element("p", { class: "small muted" });
-    this.panels = new DecisionPanels({ seek: (frame) => this.watching?.player.seek(Math.round(frame)), changed: () => {} });
-    this.live = element("section", { class: "panel live", hidden: true }, element("h2", { text: "The newest weights at play" }), this.playing, this.stage);
-    root.replaceChildren(element("div", { class: "page training" }, this.head,
-      element("div", { class: "columns" },
-        element("div", {}, this.trainings, this.curves, element("section", { class: "panel" }, element("h2", { text: "Log" }), this.log)),
-        element("div", {}, this.live, this.panels.policy))));
+    this.panels = new DecisionPanels({
+      seek: (frame) => this.watching?.player.seek(Math.round(frame)),
+      changed: () => {},
+    });
+    this.live = element(
+      "section",
+      { class: "panel live", hidden: true },
+      element("h2", { text: "The newest weights at play" }),
+      this.playing,
+      this.stage,
+    );
+    root.replaceChildren(
+      element(
+        "div",
+        { class: "page training" },
+        this.head,
+        element(
+          "div",
+          { class: "columns" },
+          element("div", {}, this.trainings, this.curves, panel("Log", this.log)),
+          element("div", {}, this.live, this.panels.policy),
+        ),
+      ),
+    );
     this.socket = new Socket("watch");
-    this.socket.onmessage = (message) => this.watching?.receive(message) || ("error" in message && studio.failed(new ApiError(message.error, 400)));
-    this.socket.onclose = (error) => error.status && studio.failed(error); // too many tabs; app.js reports a lost studio
+    this.socket.onmessage = (message) =>
+      this.watching?.receive(message) || ("error" in message && studio.failed(new ApiError(message.error, 400)));
+    // too many tabs; app.js reports a lost studio
+    this.socket.onclose = (error) => error.status && studio.failed(error);
     this.back = () => studio.go(location.hash);
     document.addEventListener("studioback", this.back);
     this.refresher = setTimeout(() => this.refresh(), REFRESH_MS);
@@ -71,10 +100,24 @@ class Run {
     this.experiment = experiment;
     const age = experiment.written ? Date.now() / 1000 - experiment.written : null;
     const state = experiment.finished ? "finished" : age === null ? "begins" : `written ${ago(age)}`;
-    this.head.replaceChildren(element("h1", { text: experiment.name }),
-      element("span", { class: `chip ${!experiment.finished && age !== null && age < 120 ? "good" : "muted"}`, text: state }));
-    this.trainings.replaceChildren(...(experiment.runs.length ? experiment.runs.map((run, i) => this.training(run, i))
-      : [element("section", { class: "panel" }, element("p", { class: "muted", text: "No training has begun yet." }))]));
+    this.head.replaceChildren(
+      element("h1", { text: experiment.name }),
+      element("span", {
+        class: `chip ${!experiment.finished && age !== null && age < 120 ? "good" : "muted"}`,
+        text: state,
+      }),
+    );
+    this.trainings.replaceChildren(
+      ...(experiment.runs.length
+        ? experiment.runs.map((run, i) => this.training(run, i))
+        : [
+            element(
+              "section",
+              { class: "panel" },
+              element("p", { class: "muted", text: "No training has begun yet." }),
+            ),
+          ]),
+    );
     this.drawCurves(experiment.runs);
     this.writeLog(experiment.log);
     if (!this.watching) this.play();
@@ -87,13 +130,35 @@ class Run {
     const dot = element("i");
     dot.style.background = colourOf(index);
     const facts = [
-      ["decisions", run.total ? `${run.decisions.toLocaleString("en")} of ${run.total.toLocaleString("en")}` : run.decisions.toLocaleString("en")],
+      [
+        "decisions",
+        run.total
+          ? `${run.decisions.toLocaleString("en")} of ${run.total.toLocaleString("en")}`
+          : run.decisions.toLocaleString("en"),
+      ],
       run.stage && ["stage", run.stage],
-      ["newest weights", run.checkpoint ? `${run.checkpoint.name}, ${ago(Date.now() / 1000 - run.checkpoint.written)}` : "none yet"],
+      [
+        "newest weights",
+        run.checkpoint ? `${run.checkpoint.name}, ${ago(Date.now() / 1000 - run.checkpoint.written)}` : "none yet",
+      ],
     ].filter(Boolean);
-    return element("section", { class: "panel" }, element("div", { class: "bar" }, element("span", { class: "chip" }, dot, titleOf(run)), element("span", { class: "spacer" }),
-      element("span", { class: "small muted", text: run.finished ? "finished" : "" })), element("div", { class: "meter" }, fill),
-      element("dl", { class: "facts" }, facts.flatMap(([term, text]) => [element("dt", { text: term }), element("dd", { text })])));
+    return element(
+      "section",
+      { class: "panel" },
+      element(
+        "div",
+        { class: "bar" },
+        element("span", { class: "chip" }, dot, titleOf(run)),
+        element("span", { class: "spacer" }),
+        element("span", { class: "small muted", text: run.finished ? "finished" : "" }),
+      ),
+      element("div", { class: "meter" }, fill),
+      element(
+        "dl",
+        { class: "facts" },
+        facts.flatMap(([term, text]) => [element("dt", { text: term }), element("dd", { text })]),
+      ),
+    );
   }
 
   drawCurves(runs) {
@@ -107,14 +172,15 @@ class Run {
           if (line.mean) known.lines.push({ x: line.steps, y: line.values, colour, faint: true });
           known.lines.push({ x: line.steps, y: line.mean ?? line.values, colour, steps: levels !== null });
         });
-        if (runs.length === 1 && !levels) known.marks = run.stages.slice(1).map(({ begin, name }) => ({ x: begin, text: name }));
+        if (runs.length === 1 && !levels)
+          known.marks = run.stages.slice(1).map(({ begin, name }) => ({ x: begin, text: name }));
       }
     });
     for (const [title, shown] of titles) {
       if (!this.charts.has(title)) {
         const canvas = element("canvas", { class: "chart", role: "img", "aria-label": title });
         const unit = shown.unit ? `, ${shown.unit}` : "";
-        this.curves.append(element("section", { class: "panel" }, element("h2", { text: `${title}${unit}` }), canvas));
+        this.curves.append(panel(`${title}${unit}`, canvas));
         this.charts.set(title, new Chart(canvas));
       }
       this.charts.get(title).show({ ...shown, levels: shown.levels ?? undefined });
@@ -132,14 +198,20 @@ class Run {
     const ready = this.experiment.runs.filter(({ checkpoint }) => checkpoint);
     if (!ready.length || !this.levels.length) return;
     const run = ready[this.episodes % ready.length];
-    const { id } = this.levels[Math.floor(((this.episodes * 0.618) % 1) * this.levels.length)]; // spread over the gallery
+    // spread over the gallery
+    const { id } = this.levels[Math.floor(((this.episodes * 0.618) % 1) * this.levels.length)];
     this.episodes += 1;
     const level = await get(`levels/${id}`);
     if (this.ended) return;
     this.watching?.destroy();
     this.live.hidden = false;
     this.playing.textContent = `${titleOf(run)}: ${run.checkpoint.name}, on ${level.name}`;
-    this.watching = new Watching(this.stage, level, { socket: this.socket, failed: this.studio.failed, panels: this.panels, changed: () => this.settled() });
+    this.watching = new Watching(this.stage, level, {
+      socket: this.socket,
+      failed: this.studio.failed,
+      panels: this.panels,
+      changed: () => this.settled(),
+    });
     this.watching.show([{ agent: run.agent, seed: this.episodes, deterministic: false }]);
   }
 

@@ -4,10 +4,10 @@
  *     scene.setLevel(level);                              // a level document
  *     const world = new World(level);                     // world.js: state from frame documents
  *     world.apply(frame);
- *     scene.draw({ world, ghosts: [{ look, colour, label }], trails: [{ points, colour }] });
+ *     scene.draw({ world, others: [{ look, colour, label }], trails: [{ points, colour }] });
  *
- * A change of the canvas size or of the theme redraws the last picture.  Tiles are drawn once per view, static entities when
- * one of them changes, and moving entities in each frame.
+ * A change of the canvas size or of the theme redraws the last picture.  Tiles are drawn once per view, static entities
+ * when one of them changes, and moving entities in each frame.
  */
 
 import { MOVING, drawEntity, drawLeftOut, drawingOrder } from "./figures.js";
@@ -21,7 +21,7 @@ const MARGIN = TILE; // px around the open part of the level in a fitted view
 const LEAST_VIEW = [18 * TILE, 10 * TILE]; // px, minimum size of a fitted view
 const CLOSE_SCALE = 1.4; // minimum scale of the closer view, screen px per level px
 const MOST_SCALE = 16; // maximum zoom, screen px per level px
-const GHOST_OPACITY = 0.6;
+const OTHER_OPACITY = 0.6;
 
 export class Scene {
   /** view: {x, y, scale}: level position in the middle of the canvas, and CSS px per level px. */
@@ -66,8 +66,8 @@ export class Scene {
   // -------------------------------------------------------------------------------------------------------------------
   // The view
 
-  /** Fit the view to the open part of the level ("level") or to the whole stage ("stage"), or let a closer view follow the
-   *  ninja ("closer"). */
+  /** Fit the view to the open part of the level ("level") or to the whole stage ("stage"), or let a closer view follow
+   *  the ninja ("closer"). */
   fit(what = "level") {
     this.fitted = what;
     this.shown = what === "stage" || !this.level ? [0, 0, STAGE.width, STAGE.height] : openPart(this.level);
@@ -84,8 +84,13 @@ export class Scene {
   follow([x, y]) {
     const [left, top, right, bottom] = this.shown;
     const { scale } = this.view;
-    const middle = (at, low, high, size) => (high - low < size ? (low + high) / 2 : Math.min(Math.max(at, low + size / 2), high - size / 2));
-    const next = { x: middle(x, left, right, this.canvas.clientWidth / scale), y: middle(y, top, bottom, this.canvas.clientHeight / scale), scale };
+    const middle = (at, low, high, size) =>
+      high - low < size ? (low + high) / 2 : Math.min(Math.max(at, low + size / 2), high - size / 2);
+    const next = {
+      x: middle(x, left, right, this.canvas.clientWidth / scale),
+      y: middle(y, top, bottom, this.canvas.clientHeight / scale),
+      scale,
+    };
     if (next.x === this.view.x && next.y === this.view.y) return;
     this.view = next;
     this.forget();
@@ -117,13 +122,19 @@ export class Scene {
   /** Convert a canvas position (CSS px, as event.offsetX and offsetY) to a level position. */
   toLevel(x, y) {
     const { clientWidth, clientHeight } = this.canvas;
-    return [this.view.x + (x - clientWidth / 2) / this.view.scale, this.view.y + (y - clientHeight / 2) / this.view.scale];
+    return [
+      this.view.x + (x - clientWidth / 2) / this.view.scale,
+      this.view.y + (y - clientHeight / 2) / this.view.scale,
+    ];
   }
 
   /** Convert a level position to a canvas position, CSS px. */
   toCanvas(x, y) {
     const { clientWidth, clientHeight } = this.canvas;
-    return [(x - this.view.x) * this.view.scale + clientWidth / 2, (y - this.view.y) * this.view.scale + clientHeight / 2];
+    return [
+      (x - this.view.x) * this.view.scale + clientWidth / 2,
+      (y - this.view.y) * this.view.scale + clientHeight / 2,
+    ];
   }
 
   resize(entry) {
@@ -146,8 +157,9 @@ export class Scene {
   /** Draw a picture with these optional fields.
    *  world: state to draw; default: the start of the level.
    *  ninja: look of the ninja; default: the world's; null: no ninja.  age: frames since its death.
-   *  ghosts: [{look, colour, label}].  trails: [{points: [[x, y], ...], colour, width}].
-   *  under, over: functions that draw with a Pen below the moving entities, or above everything, in level coordinates. */
+   *  others: [{look, colour, label}].  trails: [{points: [[x, y], ...], colour, width}].
+   *  under, over: functions that draw with a Pen below the moving entities, or above everything, in level
+   *  coordinates. */
   draw(picture = {}) {
     this.last = picture;
     const { context, canvas } = this;
@@ -157,7 +169,7 @@ export class Scene {
       context.fillRect(0, 0, canvas.width, canvas.height);
       return;
     }
-    const { world = this.start, ghosts = [], trails = [], age = 0 } = picture;
+    const { world = this.start, others = [], trails = [], age = 0 } = picture;
     const ninja = picture.ninja === undefined ? world.ninja : picture.ninja;
     if (this.fitted === "closer") this.follow(world.ninja.at);
     this.drawStill(world);
@@ -169,10 +181,13 @@ export class Scene {
     }
     picture.under?.(pen);
     for (const index of this.movingOnes) this.drawOne(pen, index, world);
-    context.globalAlpha = GHOST_OPACITY;
-    for (const { look, colour } of ghosts) drawNinja(pen, look, colour, colour);
+    context.globalAlpha = OTHER_OPACITY;
+    for (const { look, colour } of others) drawNinja(pen, look, colour, colour);
     context.globalAlpha = 1;
-    this.drawLabels(pen, ghosts.map(({ look, colour, label }) => ({ at: look.at, label, colour })));
+    this.drawLabels(
+      pen,
+      others.map(({ look, colour, label }) => ({ at: look.at, label, colour })),
+    );
     if (ninja) drawNinja(pen, ninja, this.colours.ink, this.colours.band, age);
     picture.over?.(pen);
   }
@@ -238,11 +253,14 @@ export class Scene {
   /** Draw the entities that are not simulated as pale rings with names. */
   drawLeftOut(pen) {
     for (const { x, y } of this.level.left_out) drawLeftOut(pen, [x, y]);
-    this.drawLabels(pen, this.level.left_out.map(({ name, x, y }) => ({ at: [x, y], label: name, colour: this.colours.muted })));
+    this.drawLabels(
+      pen,
+      this.level.left_out.map(({ name, x, y }) => ({ at: [x, y], label: name, colour: this.colours.muted })),
+    );
   }
 
-  /** Draw labels, [{at, label, colour}], above positions.  A label that overlaps an earlier one moves up, or is left out if
-   *  both have the same text. */
+  /** Draw labels, [{at, label, colour}], above positions.  A label that overlaps an earlier one moves up, or is left
+   *  out if both have the same text. */
   drawLabels(pen, labels) {
     const { context } = pen;
     const size = Math.max(7, 11 / this.view.scale);
@@ -251,11 +269,16 @@ export class Scene {
     context.lineWidth = size / 4;
     context.strokeStyle = this.colours.open;
     const drawn = []; // of {x, y, half, label}
-    for (const { at: [x, above], label, colour } of labels) {
+    for (const {
+      at: [x, above],
+      label,
+      colour,
+    } of labels) {
       if (!label) continue;
       const half = context.measureText(label).width / 2;
       let y = above - 13;
-      const covered = () => drawn.find((other) => Math.abs(other.x - x) < other.half + half && Math.abs(other.y - y) < size);
+      const covered = () =>
+        drawn.find((other) => Math.abs(other.x - x) < other.half + half && Math.abs(other.y - y) < size);
       let other = covered();
       while (other && other.label !== label) {
         y = other.y - 1.05 * size;
@@ -277,13 +300,18 @@ function openPart(level) {
     [left, top] = [Math.min(left, x1), Math.min(top, y1)];
     [right, bottom] = [Math.max(right, x2), Math.max(bottom, y2)];
   };
-  level.tiles.forEach((row, r) => row.forEach((tile, c) => {
-    if (tile !== 1) include((c + 1) * TILE, (r + 1) * TILE, (c + 2) * TILE, (r + 2) * TILE);
-  }));
+  level.tiles.forEach((row, r) =>
+    row.forEach((tile, c) => {
+      if (tile !== 1) include((c + 1) * TILE, (r + 1) * TILE, (c + 2) * TILE, (r + 2) * TILE);
+    }),
+  );
   const [x, y] = level.spawn;
   include(x - TILE, y - TILE, x + TILE, y + TILE);
   [left, top] = [Math.max(left - MARGIN, 0), Math.max(top - MARGIN, 0)];
   [right, bottom] = [Math.min(right + MARGIN, STAGE.width), Math.min(bottom + MARGIN, STAGE.height)];
-  const [spareX, spareY] = [Math.max(LEAST_VIEW[0] - (right - left), 0) / 2, Math.max(LEAST_VIEW[1] - (bottom - top), 0) / 2];
+  const [spareX, spareY] = [
+    Math.max(LEAST_VIEW[0] - (right - left), 0) / 2,
+    Math.max(LEAST_VIEW[1] - (bottom - top), 0) / 2,
+  ];
   return [left - spareX, top - spareY, right + spareX, bottom + spareY];
 }

@@ -1,7 +1,7 @@
 /* The 38 tile shapes as outlines (docs/physics.md, section 3), and the outline of a whole level.
  *
- * Edges that two neighbouring tiles share are removed, so that no seam is visible at any zoom.  Corners lie on the half-cell
- * grid of 12 px; y grows downward.
+ * Edges that two neighbouring tiles share are removed, so that no seam is visible at any zoom.  Corners lie on the
+ * half-cell grid of 12 px; y grows downward.
  */
 
 export const TILE = 24; // px
@@ -9,25 +9,72 @@ const HALF = TILE / 2;
 export const STAGE = { width: 1056, height: 600, columns: 44, rows: 25 }; // px and tiles, with the border of one tile
 export const NUM_TILES = 38; // higher tile ids have no geometry
 
-const SQUARE = [[0, 0], [24, 0], [24, 24], [0, 24]]; // clockwise on screen, like all loops
+const SQUARE = [
+  [0, 0],
+  [24, 0],
+  [24, 24],
+  [0, 24],
+]; // clockwise on screen, like all loops
 const HALVES = {
-  2: [[0, 0], [24, 0], [24, 12], [0, 12]],
-  3: [[12, 0], [24, 0], [24, 24], [12, 24]],
-  4: [[0, 12], [24, 12], [24, 24], [0, 24]],
-  5: [[0, 0], [12, 0], [12, 24], [0, 24]],
+  2: [
+    [0, 0],
+    [24, 0],
+    [24, 12],
+    [0, 12],
+  ],
+  3: [
+    [12, 0],
+    [24, 0],
+    [24, 24],
+    [12, 24],
+  ],
+  4: [
+    [0, 12],
+    [24, 12],
+    [24, 24],
+    [0, 24],
+  ],
+  5: [
+    [0, 0],
+    [12, 0],
+    [12, 24],
+    [0, 24],
+  ],
 };
 // Slopes as lines from (x1, y1) to (x2, y2); the left side of the line (on screen) is solid.
 const SLOPES = {
-  6: [0, 24, 24, 0], 7: [0, 0, 24, 24], 8: [24, 0, 0, 24], 9: [24, 24, 0, 0],
-  18: [0, 12, 24, 0], 19: [0, 0, 24, 12], 20: [24, 12, 0, 24], 21: [24, 24, 0, 12],
-  22: [0, 24, 24, 12], 23: [0, 12, 24, 24], 24: [24, 0, 0, 12], 25: [24, 12, 0, 0],
-  26: [0, 24, 12, 0], 27: [12, 0, 24, 24], 28: [24, 0, 12, 24], 29: [12, 24, 0, 0],
-  30: [12, 24, 24, 0], 31: [0, 0, 12, 24], 32: [12, 0, 0, 24], 33: [24, 24, 12, 0],
+  6: [0, 24, 24, 0],
+  7: [0, 0, 24, 24],
+  8: [24, 0, 0, 24],
+  9: [24, 24, 0, 0],
+  18: [0, 12, 24, 0],
+  19: [0, 0, 24, 12],
+  20: [24, 12, 0, 24],
+  21: [24, 24, 0, 12],
+  22: [0, 24, 24, 12],
+  23: [0, 12, 24, 24],
+  24: [24, 0, 0, 12],
+  25: [24, 12, 0, 0],
+  26: [0, 24, 12, 0],
+  27: [12, 0, 24, 24],
+  28: [24, 0, 12, 24],
+  29: [12, 24, 0, 0],
+  30: [12, 24, 24, 0],
+  31: [0, 0, 12, 24],
+  32: [12, 0, 0, 24],
+  33: [24, 24, 12, 0],
 };
-// Quarter circles of radius 24.  For tiles 10 to 13 the disc around this corner is solid, for 14 to 17 the rest of the tile.
-const CORNERS = [[0, 0], [24, 0], [24, 24], [0, 24]];
+// Quarter circles of radius 24.  For tiles 10 to 13 the disc around this corner is solid, for 14 to 17 the rest of the
+// tile.
+const CORNERS = [
+  [0, 0],
+  [24, 0],
+  [24, 24],
+  [0, 24],
+];
 
-/** Return the edges of a tile's solid part, clockwise: [x1, y1, x2, y2], or [x1, y1, x2, y2, cx, cy, backwards] for an arc. */
+/** Return the edges of a tile's solid part, clockwise: [x1, y1, x2, y2], or [x1, y1, x2, y2, cx, cy, backwards] for an
+ *  arc. */
 function edgesOfTile(tile) {
   if (tile === 0 || tile >= NUM_TILES) return [];
   if (tile in HALVES) return loop(HALVES[tile]);
@@ -56,7 +103,11 @@ function cut(points, [x1, y1, x2, y2]) {
 function quarter(corner, convex) {
   const [k, a, b] = [CORNERS[corner], CORNERS[(corner + 1) % 4], CORNERS[(corner + 3) % 4]];
   const [cx, cy] = convex ? k : CORNERS[(corner + 2) % 4];
-  return [[...k, ...a], [...a, ...b, cx, cy, !convex], [...b, ...k]];
+  return [
+    [...k, ...a],
+    [...a, ...b, cx, cy, !convex],
+    [...b, ...k],
+  ];
 }
 
 /** Split an edge at the half-cell grid, so that equal edges of neighbours can be removed. */
@@ -74,15 +125,17 @@ const place = (x, y) => (x / HALF) * 128 + y / HALF;
 /** Return the Path2D around the solid parts of tiles.  tiles: rows of tile ids, the first one at (left, top) px. */
 export function outline(tiles, left, top) {
   const edges = new Map(); // end points -> edge
-  tiles.forEach((row, r) => row.forEach((tile, c) => {
-    const [dx, dy] = [left + c * TILE, top + r * TILE];
-    for (const [x1, y1, x2, y2, cx, cy, backwards] of EDGES[tile] ?? []) {
-      const edge = [x1 + dx, y1 + dy, x2 + dx, y2 + dy];
-      const [from, to] = [place(edge[0], edge[1]), place(edge[2], edge[3])];
-      if (cx !== undefined) edges.set(`${from} ${to} ${tile}`, [...edge, cx + dx, cy + dy, backwards]);
-      else if (!edges.delete(`${to} ${from}`)) edges.set(`${from} ${to}`, edge);
-    }
-  }));
+  tiles.forEach((row, r) =>
+    row.forEach((tile, c) => {
+      const [dx, dy] = [left + c * TILE, top + r * TILE];
+      for (const [x1, y1, x2, y2, cx, cy, backwards] of EDGES[tile] ?? []) {
+        const edge = [x1 + dx, y1 + dy, x2 + dx, y2 + dy];
+        const [from, to] = [place(edge[0], edge[1]), place(edge[2], edge[3])];
+        if (cx !== undefined) edges.set(`${from} ${to} ${tile}`, [...edge, cx + dx, cy + dy, backwards]);
+        else if (!edges.delete(`${to} ${from}`)) edges.set(`${from} ${to}`, edge);
+      }
+    }),
+  );
   return joined(edges.values());
 }
 

@@ -1,4 +1,5 @@
-/* Timeline under a player, with a lane per run: pressed keys, the end, and where the run diverges from the followed run. */
+/* Timeline under a player, with a lane per run: pressed keys, the end, and where the run diverges from the followed
+ * run. */
 
 import { element } from "./elements.js";
 import { coloursOf, onThemeChange } from "./pen.js";
@@ -66,7 +67,8 @@ export class Timeline {
       c.fillRect(0, top, x(recording.frames), KEYS.length * ROW);
       c.globalAlpha = 1;
       KEYS.forEach((bit, row) => {
-        for (const [from, to] of stretches(recording.inputs, bit)) c.fillRect(x(from), top + row * ROW + 1, Math.max(x(to) - x(from), 1), ROW - 1);
+        for (const [from, to] of stretches(recording.inputs, bit))
+          c.fillRect(x(from), top + row * ROW + 1, Math.max(x(to) - x(from), 1), ROW - 1);
       });
       c.fillStyle = { won: colours.green, died: colours.red }[recording.outcome] ?? colours.muted;
       c.fillRect(Math.min(x(recording.frames), width - 3), top - 2, 3, KEYS.length * ROW + 4);

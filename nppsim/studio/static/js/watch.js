@@ -1,8 +1,9 @@
-/* View "Watch": runs of agents, the planner and recordings on one level, with the agents' decisions and observations. */
+/* View "Watch": runs of agents, the planner and recordings on one level, with the agents' decisions and
+ * observations. */
 
 import { ApiError, Socket, get } from "./api.js";
 import { Deaths } from "./deaths.js";
-import { element } from "./elements.js";
+import { element, table } from "./elements.js";
 import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
 import { Watching } from "./watching.js";
@@ -19,9 +20,20 @@ export async function show(root, studio, id) {
     studio.go(`#/watch/${levels[0].id}`);
     return undefined;
   }
-  const [level, agents, { replays }, { recordings }] = await Promise.all([get(`levels/${id}`), get("agents"), get("replays"), get("recordings")]);
-  const recorded = (list, kind) => list.filter((one) => one.level === id).map(({ number, label }) => ({ label, request: { [kind]: number } }));
-  const view = new Watch(root, studio, { level, levels, ...agents, recorded: [...recorded(recordings, "recording").reverse(), ...recorded(replays, "replay")] });
+  const [level, agents, { replays }, { recordings }] = await Promise.all([
+    get(`levels/${id}`),
+    get("agents"),
+    get("replays"),
+    get("recordings"),
+  ]);
+  const recorded = (list, kind) =>
+    list.filter((one) => one.level === id).map(({ number, label }) => ({ label, request: { [kind]: number } }));
+  const view = new Watch(root, studio, {
+    level,
+    levels,
+    ...agents,
+    recorded: [...recorded(recordings, "recording").reverse(), ...recorded(replays, "replay")],
+  });
   return () => view.destroy();
 }
 
@@ -30,7 +42,8 @@ class Watch {
     Object.assign(this, { studio, level, levels, agents, recorded });
     this.socket = new Socket("watch");
     this.socket.onmessage = (message) => this.receive(message);
-    this.socket.onclose = (error) => error.status && studio.failed(error); // too many tabs; app.js reports a lost studio
+    // too many tabs; app.js reports a lost studio
+    this.socket.onclose = (error) => error.status && studio.failed(error);
     this.back = () => studio.go(location.hash);
     document.addEventListener("studioback", this.back);
     this.panels = new DecisionPanels({
@@ -41,12 +54,19 @@ class Watch {
       changed: () => this.watching.player?.seek(this.watching.player.frame),
     });
     this.deaths = new Deaths({
-      socket: this.socket, level, agents, heat: (places) => this.watching.showHeat(places),
+      socket: this.socket,
+      level,
+      agents,
+      heat: (places) => this.watching.showHeat(places),
       name: (other) => levels.find((one) => one.id === other)?.name ?? other,
     });
     const stage = this.build(root, whyNone);
     this.watching = new Watching(stage, level, {
-      socket: this.socket, failed: studio.failed, panels: this.panels, changed: () => this.settled(), differs: (difference) => this.showDifference(difference),
+      socket: this.socket,
+      failed: studio.failed,
+      panels: this.panels,
+      changed: () => this.settled(),
+      differs: (difference) => this.showDifference(difference),
     });
     this.requests = agents.slice(0, AT_FIRST).map(({ id }) => ({ agent: id, seed: 1, deterministic: false }));
     if (!this.requests.length) this.requests = [{ planner: true }];
@@ -71,17 +91,51 @@ class Watch {
     const here = this.levels.findIndex(({ id }) => id === this.level.id);
     const step = (by, text, label) => {
       const other = this.levels[(here + by + this.levels.length) % this.levels.length];
-      return element("a", { class: "button icon", href: `#/watch/${other?.id ?? ""}`, "aria-label": label, title: label, text });
+      return element("a", {
+        class: "button icon",
+        href: `#/watch/${other?.id ?? ""}`,
+        "aria-label": label,
+        title: label,
+        text,
+      });
     };
-    const who = element("section", { class: "panel who" },
-      element("div", { class: "bar" }, element("h2", { text: this.level.name }), step(-1, "‹", "the level before"), step(1, "›", "the next level")),
-      whyNone && element("p", { class: "small warn", text: whyNone }), this.list, this.adding,
-      element("div", { class: "bar" },
-        element("button", { type: "button", class: "primary", text: "Again", title: "with other random numbers", onclick: () => this.nextTry() }),
+    const who = element(
+      "section",
+      { class: "panel who" },
+      element(
+        "div",
+        { class: "bar" },
+        element("h2", { text: this.level.name }),
+        step(-1, "‹", "the level before"),
+        step(1, "›", "the next level"),
+      ),
+      whyNone && element("p", { class: "small warn", text: whyNone }),
+      this.list,
+      this.adding,
+      element(
+        "div",
+        { class: "bar" },
+        element("button", {
+          type: "button",
+          class: "primary",
+          text: "Again",
+          title: "with other random numbers",
+          onclick: () => this.nextTry(),
+        }),
         element("label", { class: "small" }, this.again, "again and again"),
-        element("span", { class: "spacer" }), element("a", { class: "small", href: `#/play/${this.level.id}`, text: "play it" })));
+        element("span", { class: "spacer" }),
+        element("a", { class: "small", href: `#/play/${this.level.id}`, text: "play it" }),
+      ),
+    );
     const deaths = this.agents.length ? this.deaths.panel : null;
-    root.replaceChildren(element("div", { class: "split" }, stage, element("div", { class: "panels" }, who, ...this.panels.all, this.difference, deaths)));
+    root.replaceChildren(
+      element(
+        "div",
+        { class: "split" },
+        stage,
+        element("div", { class: "panels" }, who, ...this.panels.all, this.difference, deaths),
+      ),
+    );
     return stage;
   }
 
@@ -93,7 +147,9 @@ class Watch {
   }
 
   nextTry() {
-    this.requests = this.requests.map((request) => ("seed" in request ? { ...request, seed: request.seed + 1 } : request));
+    this.requests = this.requests.map((request) =>
+      "seed" in request ? { ...request, seed: request.seed + 1 } : request,
+    );
     this.begin();
   }
 
@@ -102,7 +158,10 @@ class Watch {
     clearTimeout(this.timer);
     if (!this.again.checked || !this.watching.done) return;
     const { player } = this.watching;
-    this.timer = setTimeout(() => (player.frame >= player.last && player === this.watching.player ? this.nextTry() : this.settled()), AGAIN_MS);
+    this.timer = setTimeout(
+      () => (player.frame >= player.last && player === this.watching.player ? this.nextTry() : this.settled()),
+      AGAIN_MS,
+    );
   }
 
   listRuns() {
@@ -114,14 +173,21 @@ class Watch {
       ["the planner (all gold)", { planner: "all-gold" }],
       ...this.recorded.slice(0, MOST_OFFERED).map(({ label, request }) => [label, request]),
     ];
-    const select = element("select", { "aria-label": "Who else" }, choices.map(([text], i) => element("option", { value: i, text })));
+    const select = element(
+      "select",
+      { "aria-label": "Who else" },
+      choices.map(([text], i) => element("option", { value: i, text })),
+    );
     const add = () => {
       const request = { ...choices[Number(select.value)][1] };
       if ("seed" in request) request.seed += this.requests.filter(({ agent }) => agent === request.agent).length;
       this.requests = [...this.requests, request];
       this.begin();
     };
-    this.adding.replaceChildren(select, element("button", { type: "button", text: "Add", disabled: this.requests.length >= MOST_RUNS, onclick: add }));
+    this.adding.replaceChildren(
+      select,
+      element("button", { type: "button", text: "Add", disabled: this.requests.length >= MOST_RUNS, onclick: add }),
+    );
   }
 
   row(request, index) {
@@ -131,18 +197,52 @@ class Watch {
       this.requests = this.requests.map((one, i) => (i === index ? { ...one, ...values } : one));
       this.begin();
     };
-    const drop = element("button", { type: "button", class: "quiet icon", "aria-label": "remove", title: "remove", text: "×", disabled: this.requests.length < 2, onclick: () => {
-      this.requests = this.requests.filter((_, i) => i !== index);
-      this.begin();
-    } });
+    const drop = element("button", {
+      type: "button",
+      class: "quiet icon",
+      "aria-label": "remove",
+      title: "remove",
+      text: "×",
+      disabled: this.requests.length < 2,
+      onclick: () => {
+        this.requests = this.requests.filter((_, i) => i !== index);
+        this.begin();
+      },
+    });
     const agent = this.agents.find(({ id }) => id === request.agent);
     const same = (other) => other.request.replay === request.replay && other.request.recording === request.recording;
-    const name = agent?.name ?? ({ true: "planner", score: "planner (score)", "all-gold": "planner (all gold)" }[request.planner] ?? this.recorded.find(same)?.label);
-    const how = agent && element("select", { class: "small", "aria-label": "How it chooses", onchange: (event) => change({ deterministic: event.target.value === "greedy" }) },
-      [["draws", "draws its actions"], ["greedy", "takes the most probable"]].map(([value, text]) => element("option", { value, text, selected: request.deterministic === (value === "greedy") })));
+    const name =
+      agent?.name ??
+      { true: "planner", score: "planner (score)", "all-gold": "planner (all gold)" }[request.planner] ??
+      this.recorded.find(same)?.label;
+    const how =
+      agent &&
+      element(
+        "select",
+        {
+          class: "small",
+          "aria-label": "How it chooses",
+          onchange: (event) => change({ deterministic: event.target.value === "greedy" }),
+        },
+        [
+          ["draws", "draws its actions"],
+          ["greedy", "takes the most probable"],
+        ].map(([value, text]) =>
+          element("option", { value, text, selected: request.deterministic === (value === "greedy") }),
+        ),
+      );
     const seed = agent && element("span", { class: "small muted", text: `try ${request.seed}` });
-    const about = agent && Object.entries(agent.facts).map(([fact, words]) => `${fact}: ${words}`).join("\n");
-    return element("li", {}, element("div", { title: about }, dot, element("span", { class: "name", text: name ?? "?" }), drop), agent && element("div", {}, seed, how));
+    const about =
+      agent &&
+      Object.entries(agent.facts)
+        .map(([fact, words]) => `${fact}: ${words}`)
+        .join("\n");
+    return element(
+      "li",
+      {},
+      element("div", { title: about }, dot, element("span", { class: "name", text: name ?? "?" }), drop),
+      agent && element("div", {}, seed, how),
+    );
   }
 
   receive(message) {
@@ -151,19 +251,57 @@ class Watch {
   }
 
   showDifference({ runs: [a, b], difference: { inputs_part: inputs, positions_part: positions, marks, total } }) {
-    const [first, other] = [a, b].map((run) => this.watching.player.runs[this.watching.runs[run].index]?.recording.label);
-    const jump = (frame) => (frame === null ? "never" : element("button", { type: "button", class: "quiet", text: `frame ${frame}`, onclick: () => {
-      this.watching.player.pause();
-      this.watching.player.seek(frame);
-    } }));
+    const [first, other] = [a, b].map(
+      (run) => this.watching.player.runs[this.watching.runs[run].index]?.recording.label,
+    );
+    const jump = (frame) =>
+      frame === null
+        ? "never"
+        : element("button", {
+            type: "button",
+            class: "quiet",
+            text: `frame ${frame}`,
+            onclick: () => {
+              this.watching.player.pause();
+              this.watching.player.seek(frame);
+            },
+          });
     const lead = (frames) => (frames === null ? "–" : `${frames > 0 ? "+" : ""}${frames}`);
     const rows = marks.map(({ remaining_px: left, frame_a: frame, lead: ahead }) =>
-      element("tr", {}, element("td", { text: `${Math.round(left)} px` }), element("td", {}, frame === null ? "–" : jump(frame)), element("td", { text: lead(ahead) })));
-    const table = marks.length && element("details", {}, element("summary", { text: "Frames gained along the path" }),
-      element("table", {}, element("thead", {}, element("tr", {}, ["left", first, "leads by"].map((text) => element("th", { text })))), element("tbody", {}, rows)));
-    const parts = element("div", {}, element("h3", { text: `${first} – ${other}` }), element("dl", { class: "facts" },
-      element("dt", { text: "inputs differ" }), element("dd", {}, jump(inputs)), element("dt", { text: "positions differ" }), element("dd", {}, jump(positions)),
-      total === null ? null : element("dt", { text: "faster by" }), total === null ? null : element("dd", { text: `${Math.abs(total)} frames: ${total > 0 ? first : total < 0 ? other : "neither"}` })), table || null);
+      element(
+        "tr",
+        {},
+        element("td", { text: `${Math.round(left)} px` }),
+        element("td", {}, frame === null ? "–" : jump(frame)),
+        element("td", { text: lead(ahead) }),
+      ),
+    );
+    const sections =
+      marks.length &&
+      element(
+        "details",
+        {},
+        element("summary", { text: "Frames gained along the path" }),
+        table(["left", first, "leads by"], {}, element("tbody", {}, rows)),
+      );
+    const parts = element(
+      "div",
+      {},
+      element("h3", { text: `${first} – ${other}` }),
+      element(
+        "dl",
+        { class: "facts" },
+        element("dt", { text: "inputs differ" }),
+        element("dd", {}, jump(inputs)),
+        element("dt", { text: "positions differ" }),
+        element("dd", {}, jump(positions)),
+        total === null ? null : element("dt", { text: "faster by" }),
+        total === null
+          ? null
+          : element("dd", { text: `${Math.abs(total)} frames: ${total > 0 ? first : total < 0 ? other : "neither"}` }),
+      ),
+      sections || null,
+    );
     if (this.difference.hidden) this.difference.replaceChildren(element("h2", { text: "Where they diverge" }));
     this.difference.hidden = false;
     this.difference.append(parts);

@@ -7,7 +7,7 @@
 
 import { ApiError, whileCompiling } from "./api.js";
 import { DecisionLog } from "./decision_panels.js";
-import { draw, gridPicture, wayOf } from "./overlays.js";
+import { decodePaths, draw, gridPicture } from "./overlays.js";
 import { Player, RUN_COLOURS } from "./player.js";
 
 let latest = 0; // number of the latest request; answers to earlier ones are ignored
@@ -18,10 +18,18 @@ const QUIET = new Set(["time", "shaping", "closest"]); // reward terms of almost
 const HEAT = { cell: 12, columns: 88, rows: 50 };
 
 export class Watching {
-  /** root: element for the player.  panels: panels of decisions, or null.  changed: called when a run begins, ends or fails.
+  /** root: element for the player.  panels: panels of decisions, or null.  changed: called when a run begins, ends or
+   *  fails.
    *  differs: called with the message on the difference between two runs. */
   constructor(root, level, { socket, failed, panels = null, changed = () => {}, differs = () => {} }) {
-    [this.level, this.socket, this.failed, this.panels, this.changed, this.differs] = [level, socket, failed, panels, changed, differs];
+    [this.level, this.socket, this.failed, this.panels, this.changed, this.differs] = [
+      level,
+      socket,
+      failed,
+      panels,
+      changed,
+      differs,
+    ];
     [this.root, this.player, this.heat] = [root, null, null];
     [this.requests, this.number] = [[], 0];
   }
@@ -30,7 +38,7 @@ export class Watching {
     this.player?.destroy();
     this.requests = requests;
     this.runs = requests.map(() => ({ index: null, log: null, over: null, error: null }));
-    [this.reported, this.ways] = [0, new Map()];
+    [this.reported, this.paths] = [0, new Map()];
     this.root.replaceChildren();
     this.player = new Player(this.root, { level: this.level });
     this.player.overlay = (frame) => this.overlay(frame);
@@ -74,14 +82,23 @@ export class Watching {
     one.log = layout ? new DecisionLog(layout) : null;
     one.facts = facts;
     const name = this.requests[run].seed > 0 ? `${label} · ${this.requests[run].seed}` : label;
-    this.player.add({ label: name, colour: RUN_COLOURS[run % RUN_COLOURS.length], outcome: "running", frames: 0, inputs: "", track: "", changes: [], start });
+    this.player.add({
+      label: name,
+      colour: RUN_COLOURS[run % RUN_COLOURS.length],
+      outcome: "running",
+      frames: 0,
+      inputs: "",
+      track: "",
+      changes: [],
+      start,
+    });
     if (run === 0) this.player.follow(one.index); // also if another run was ready earlier
     if (this.player.runs.length === 1) this.player.play();
   }
 
   extend({ run, parts, over }) {
     const one = this.runs[run];
-    for (const { decision, way } of parts) if (decision) one.log.add(decision, way);
+    for (const { decision, paths } of parts) if (decision) one.log.add(decision, paths);
     if (over) {
       one.over = over;
       if (parts.length) parts[parts.length - 1].outcome = over; // may be a time-out, which run parts do not know
@@ -112,7 +129,10 @@ export class Watching {
     if (this.panels && this.panels.log !== (one?.log ?? null)) this.panels.set(one?.log ?? null);
     this.panels?.seek(frame);
     const decision = one?.log?.at(frame);
-    return { under: (pen) => this.under(pen, one, frame, decision), over: (pen) => this.over(pen, one, frame, decision) };
+    return {
+      under: (pen) => this.under(pen, one, frame, decision),
+      over: (pen) => this.over(pen, one, frame, decision),
+    };
   }
 
   under(pen, one, frame, decision) {
@@ -122,10 +142,10 @@ export class Watching {
     }
     if (!decision || !this.panels) return;
     const at = this.player.runs[one.index].recording.points[decision.f];
-    if (this.panels.chosen.has("way")) {
-      const way = one.log.wayAt(frame);
-      if (way && !this.ways.has(way.text)) this.ways.set(way.text, wayOf(way.text));
-      if (way) draw.way(pen, at, this.ways.get(way.text));
+    if (this.panels.chosen.has("paths")) {
+      const paths = one.log.pathsAt(frame);
+      if (paths && !this.paths.has(paths.text)) this.paths.set(paths.text, decodePaths(paths.text));
+      if (paths) draw.paths(pen, at, this.paths.get(paths.text));
     }
     for (const name of ["surroundings", "foresight"]) {
       if (this.panels.chosen.has(name) && name in decision.s) draw[name](pen, at, decision.s, one.log.layout, decision);
@@ -153,15 +173,17 @@ export class Watching {
     c.font = `700 ${size}px system-ui, sans-serif`;
     c.textAlign = "center";
     c.lineWidth = size / 4;
-    Object.entries(rewards).filter(([name]) => !QUIET.has(name)).forEach(([name, reward], i) => {
-      c.globalAlpha = 1 - share * share;
-      const text = `${name} ${reward > 0 ? "+" : "−"}${Math.abs(Number(reward.toFixed(3)))}`;
-      const top = y - 16 - (1.2 * i + 1.6 * share) * size;
-      c.strokeStyle = pen.colours.open;
-      c.strokeText(text, x, top);
-      c.fillStyle = reward > 0 ? pen.colours.green : pen.colours.red;
-      c.fillText(text, x, top);
-    });
+    Object.entries(rewards)
+      .filter(([name]) => !QUIET.has(name))
+      .forEach(([name, reward], i) => {
+        c.globalAlpha = 1 - share * share;
+        const text = `${name} ${reward > 0 ? "+" : "−"}${Math.abs(Number(reward.toFixed(3)))}`;
+        const top = y - 16 - (1.2 * i + 1.6 * share) * size;
+        c.strokeStyle = pen.colours.open;
+        c.strokeText(text, x, top);
+        c.fillStyle = reward > 0 ? pen.colours.green : pen.colours.red;
+        c.fillText(text, x, top);
+      });
     c.globalAlpha = 1;
   }
 

@@ -24,7 +24,8 @@ export class World {
     this.frame = frame;
   }
 
-  /** Apply the new state of an entity: [bits, x, y], for lasers, turrets and shooting drones also the aim (figures.js). */
+  /** Apply the new state of an entity: [bits, x, y], for lasers, turrets and shooting drones also the aim
+   *  (figures.js). */
   change(index, [bits, x, y, ...aim]) {
     const entity = this.level.entities[index];
     const own = (bits >> 1) & 7;

@@ -16,10 +16,9 @@ from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 from rl.policy.subtasks import EXPLORE, NO_SUBTASK, SUBTASK, SUBTASKS
 from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
-from rl.ppo.losses import Losses, LossWeights, loss_weights
+from rl.ppo.losses import LossWeights
 from rl.ppo.ppo import compute_gae
 from rl.ppo.variants.hierarchical import semi_markov
-from rl.training import training_state
 
 from learners import AT_ONCE, CATEGORIES, LEVELS, logged, make_ppo, roll_out, statistics, weights
 
@@ -130,13 +129,12 @@ def test_all_ratios_are_1_before_the_first_step():
     ppo.update()
     roll_out(ppo)
     ppo.active_subtasks.now[:] = (EXPLORE, 3)
-    samples = ppo.samples(loss_weights(ppo))
+    samples = ppo.samples(ppo.loss_weights())
     rows = torch.arange(4, len(ppo.rollout_buffer))  # choices before the first decisions are older than the weights
     seen, some = ppo.rollout_buffer.observations(rows), samples.take(rows)
     logits, values = ppo.policy.logits_and_values(seen)
     weighing = LossWeights(clip_range=0.2, vf_coef=0.0, ent_coef=0.0)
-    nothing = Losses(*torch.zeros(len(Losses._fields)))
-    losses = ppo.high_level_losses(nothing, ppo.policy, seen, some, weighing)
+    losses = ppo.minibatch_losses(seen, some, weighing)
     assert abs(float(losses.high_level_kl)) < 1e-6
     torch.testing.assert_close(torch.log_softmax(logits, 1), some.log_probs, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(values, ppo.rollout_buffer.flat("values")[rows], atol=1e-5, rtol=1e-5)
@@ -165,9 +163,7 @@ def test_a_run_resumes_bit_for_bit():
     roll_out(ours)
     ours.update()
     other, _ = hierarchical(seed=5)
-    training_state.load_training_state(
-        other, *copy.deepcopy((ours.policy.state_dict(), training_state.training_state(ours)))
-    )
+    other.load_training_state(*copy.deepcopy((ours.policy.state_dict(), ours.training_state())))
     for ppo in (ours, other):
         roll_out(ppo)
         ppo.update()
@@ -213,7 +209,7 @@ def test_before_its_stage_it_is_plain_ppo_and_the_start_of_subtasks_changes_no_a
     assert "hierarchy/share/explore" in row
     assert all(not torch.equal(tensor, fresh[name]) for name, tensor in weights(ppo.policy.high_level).items())
     other, _ = hierarchical(from_stage="simpler", curriculum=STAGES)
-    training_state.load_training_state(other, ppo.policy.state_dict(), training_state.training_state(ppo))
+    other.load_training_state(ppo.policy.state_dict(), ppo.training_state())
     assert other.high_level_active
 
 

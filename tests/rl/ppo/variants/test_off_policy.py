@@ -15,10 +15,9 @@ from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from rl.config.ppo import PPOConfig
 from rl.policy.policy import build_policy
-from rl.ppo.losses import LossWeights, Samples, loss_weights, ppo_losses, set_gradients
+from rl.ppo.losses import LossWeights, Samples, evaluate_rollout, ppo_losses, set_gradients
 from rl.ppo.ppo import compute_gae
-from rl.ppo.variants.off_policy import draw, evaluate, importance_weights, priorities, reestimate, vtrace
-from rl.training import training_state
+from rl.ppo.variants.off_policy import draw, importance_weights, priorities, vtrace
 
 from learners import AT_ONCE, logged, make_ppo, roll_out, statistics, weights
 from naive_ppo import plain_advantages, plain_losses
@@ -87,18 +86,18 @@ def test_later_epochs_use_targets_of_current_values_including_time_outs():
     ppo, _ = make_ppo(frame_skip=16, rollout_length=64, returns_from="current", n_epochs=2)
     roll_out(ppo)
     buffer = ppo.rollout_buffer
-    samples = ppo.samples(loss_weights(ppo))
-    assert len(ppo.bootstrap.index), "or time-outs were not tested"
+    samples = ppo.samples(ppo.loss_weights())
+    assert len(ppo.timeouts.index), "or time-outs were not tested"
     before = copy.deepcopy(vars(buffer))
     assert torch.equal(samples.returns, buffer.flat("returns"))
-    then = evaluate(ppo.policy, buffer, ThreadPool(1), 64)[1].view(buffer.shape)
+    then = evaluate_rollout(ppo.policy, buffer, ThreadPool(1), 64)[1].view(buffer.shape)
     torch.testing.assert_close(then, buffer.values, rtol=1e-4, atol=1e-5)
     with torch.no_grad():
         ppo.policy.value_net.bias += 2.0
-    samples = reestimate(ppo, samples)
+    samples = ppo.reestimate(samples)
     # each value is larger by 2, and so is what a time-out adds
     rewards = buffer.rewards.double().flatten()
-    rewards[ppo.bootstrap.index] += ppo.gamma * 2.0
+    rewards[ppo.timeouts.index] += ppo.gamma * 2.0
     last = ppo.predict_values(ppo.observations).double()
     plain = plain_advantages(
         rewards.view(buffer.shape).numpy(),
@@ -135,7 +134,12 @@ def test_accumulated_gradients_are_those_of_one_large_minibatch():
     def found(size):
         minibatches = index.split(size or len(index))
         parts = set_gradients(
-            ppo.policy, ThreadPool(1), ppo.rollout_buffer.observations, samples, minibatches, loss_settings
+            ppo.policy,
+            ThreadPool(1),
+            ppo.rollout_buffer.observations,
+            samples,
+            minibatches,
+            lambda obs, part: ppo.minibatch_losses(obs, part, loss_settings),
         )
         return parts, [parameter.grad.clone() for parameter in ppo.policy.parameters() if parameter.grad is not None]
 
@@ -166,9 +170,14 @@ def test_an_update_of_accumulated_minibatches_is_that_of_larger_ones():
     assert steps(accumulating) == steps(large) == {4} and steps(other) == {16}
 
 
-def test_gradients_zeroed_before_each_minibatch_leave_those_of_the_last_one():
-    def trained(last_only=False, **options):
+def test_backward_with_the_last_accumulated_minibatch_equals_training_on_every_fourth_one():
+    """Subclasses can choose the minibatches whose gradients are accumulated."""
+
+    def trained(last_only=False, ablated=False, **options):
         ppo, _ = make_ppo(n_epochs=1, seed=3, minibatch_size=16, target_kl=None, **options)
+        backward = ppo._backward
+        if ablated:
+            ppo._backward = lambda samples, minibatches, weights: backward(samples, minibatches[-1:], weights)
         roll_out(ppo)
         if last_only:  # a twin: it never sees the minibatches whose gradients are discarded
             minibatches = ppo.rollout_buffer.minibatches
@@ -176,7 +185,7 @@ def test_gradients_zeroed_before_each_minibatch_leave_those_of_the_last_one():
         ppo.update()
         return torch.cat([parameter.flatten() for parameter in ppo.policy.parameters()])
 
-    zeroing = trained(gradient_accumulation=4, gradient_zeroing="minibatch")
+    zeroing = trained(gradient_accumulation=4, ablated=True)
     assert torch.equal(zeroing, trained(last_only=True))
     assert not torch.equal(zeroing, trained(gradient_accumulation=4))
 
@@ -249,9 +258,7 @@ def test_a_run_with_any_option_resumes_bit_for_bit(options):
         ppo.update()
         ppo.logger.dump()
     other, _ = make_ppo(**settings, seed=4)
-    training_state.load_training_state(
-        other, *copy.deepcopy((ppo.policy.state_dict(), training_state.training_state(ppo)))
-    )
+    other.load_training_state(*copy.deepcopy((ppo.policy.state_dict(), ppo.training_state())))
     for one in (ppo, other):
         roll_out(one)
         one.update()
@@ -326,8 +333,3 @@ def test_the_clip_range_of_values_follows_its_schedule_and_is_logged():
     roll_out(ppo)
     ppo.update()
     assert "train/clip_range_vf" not in logged(ppo, scalars)
-
-
-def test_gradient_zeroing_needs_accumulated_minibatches():
-    with pytest.raises(ConfigError, match="gradient_zeroing .*--gradient-accumulation above 1"):
-        PPOConfig(gradient_zeroing="minibatch")

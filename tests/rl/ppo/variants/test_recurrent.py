@@ -13,11 +13,9 @@ from rl.evaluation.suite import EvaluationSuite
 from rl.policy.player import RecurrentPlayer
 from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE
-from rl.ppo.losses import loss_weights, ppo_losses, set_gradients
+from rl.ppo.losses import Losses, evaluate_rollout, ppo_losses, set_gradients
 from rl.ppo.ppo import PPO
-from rl.ppo.variants.off_policy import evaluate
 from rl.ppo.variants.recurrent import RecurrentPPO, segment_length
-from rl.training import training_state
 
 from learners import AT_ONCE, CATEGORIES, LEVELS, make_plan, make_ppo, roll_out, statistics, weights
 
@@ -106,7 +104,7 @@ def test_sequences_and_single_steps_give_equal_outputs():
     ppo = recurrent()
     roll_out(ppo)
     buffer = ppo.rollout_buffer
-    log_probs, values = evaluate(ppo.policy, buffer, ThreadPool(2), 64)
+    log_probs, values = evaluate_rollout(ppo.policy, buffer, ThreadPool(2), 64)
     torch.testing.assert_close(log_probs, buffer.flat("log_probs"), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(values, buffer.flat("values"), rtol=1e-4, atol=1e-5)
 
@@ -121,22 +119,22 @@ def test_gradients_are_those_of_steps_by_hand(threads, size):
     roll_out(ppo)
     ppo.update()
     ppo.policy.optimizer.zero_grad()
-    settings = loss_weights(ppo)
+    settings = ppo.loss_weights()
     samples, index = ppo.samples(settings), next(ppo.rollout_buffer.minibatches(128, np.random.default_rng(0)))
     numbers = set_gradients(
         ppo.policy,
         ThreadPool(threads),
         ppo.rollout_buffer.observations,
         samples,
-        index.split(size or len(index)),
-        settings,
+        index.split(size),
+        lambda obs, part: ppo.minibatch_losses(obs, part, settings),
         segment=16,
     )
     found = {name: parameter.grad.clone() for name, parameter in ppo.policy.named_parameters()}
     logits, values = outputs_step_by_step(ppo, ppo.policy, index)
     loss = ppo_losses(logits, values, samples.take(index), settings).loss
     wanted = torch.autograd.grad(loss, list(ppo.policy.parameters()))
-    assert numbers.loss == pytest.approx(loss.item(), rel=1e-4)
+    assert Losses(*numbers).loss == pytest.approx(loss.item(), rel=1e-4)
     for (name, mine), theirs in zip(found.items(), wanted, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-6, msg=name)
     assert found["memory.cell.weight_hh_l0"].abs().max() > 0
@@ -185,9 +183,7 @@ def test_a_run_resumes_bit_for_bit_within_an_episode():
     roll_out(ours)
     ours.update()
     assert ours.states.any()
-    training_state.load_training_state(
-        other, *copy.deepcopy((ours.policy.state_dict(), training_state.training_state(ours)))
-    )
+    other.load_training_state(*copy.deepcopy((ours.policy.state_dict(), ours.training_state())))
     for ppo in (ours, other):
         roll_out(ppo)
         ppo.update()

@@ -1,4 +1,4 @@
-/* Ghosts to play against: the player's best run, stored runs and replays of the level, the planner, agents. */
+/* Other runs to play against: the player's best run, stored runs and replays of the level, the planner, agents. */
 
 import { Socket, get, whileCompiling } from "./api.js";
 import { element, seconds } from "./elements.js";
@@ -24,7 +24,7 @@ export function storeBest(id, history) {
   return true;
 }
 
-export class Ghosts {
+export class RecordedRuns {
   /** on: {changed(), takeOver(history), preview(recording or null, frame)}. */
   constructor(root, level, studio, on) {
     [this.root, this.level, this.studio, this.on] = [root, level, studio, on];
@@ -32,21 +32,26 @@ export class Ghosts {
     this.wantsBest = true;
   }
 
-  /** Return the looks of the shown ghosts at a frame. */
+  /** Return the looks of the shown runs at a frame. */
   at(frame) {
     const shown = this.sources.filter(({ recording, shown: on }) => on && recording);
-    const ghosts = shown.map(({ recording, colour, label }) => ({ look: recording.look(frame), colour, label }));
+    const others = shown.map(({ recording, colour, label }) => ({ look: recording.look(frame), colour, label }));
     const best = this.wantsBest ? bests.get(this.level.id) : null;
-    if (best) ghosts.push({ look: best[Math.min(frame, best.length - 1)].look, colour: RUN_COLOURS[0], label: "best" });
-    return ghosts;
+    if (best) others.push({ look: best[Math.min(frame, best.length - 1)].look, colour: RUN_COLOURS[0], label: "best" });
+    return others;
   }
 
   async load() {
     const [{ replays }, { recordings }] = await Promise.all([get("replays"), get("recordings")]);
-    const of = (list, path) => list.filter(({ level }) => level === this.level.id).map((one) => ({
-      key: `${path}/${one.number}`, label: one.label, frames: one.frames,
-      fetch: async () => new Recording(await get(`${path}/${one.number}/run`), this.level),
-    }));
+    const of = (list, path) =>
+      list
+        .filter(({ level }) => level === this.level.id)
+        .map((one) => ({
+          key: `${path}/${one.number}`,
+          label: one.label,
+          frames: one.frames,
+          fetch: async () => new Recording(await get(`${path}/${one.number}/run`), this.level),
+        }));
     const recorded = [...of(recordings, "recordings").reverse(), ...of(replays, "replays")].slice(0, MOST);
     const played = this.sources.filter(({ request }) => request?.agent);
     this.setSources([this.playedSource("the planner", { planner: true }), ...played, ...recorded]);
@@ -69,26 +74,72 @@ export class Ghosts {
     const before = new Map(this.sources.map((source) => [source.key, source]));
     this.sources = sources.map((source) => before.get(source.key) ?? source);
     const free = RUN_COLOURS.slice(1);
-    this.sources.forEach((source, i) => { source.colour ??= free[i % free.length]; });
+    this.sources.forEach((source, i) => {
+      source.colour ??= free[i % free.length];
+    });
     this.fill();
   }
 
   fill() {
     const rows = this.sources.map((source) => this.row(source));
     if (bests.has(this.level.id)) {
-      const box = element("input", { type: "checkbox", checked: this.wantsBest, onchange: () => { this.wantsBest = box.checked; this.on.changed(); } });
-      rows.unshift(element("label", { class: "ghost" }, box, dot(RUN_COLOURS[0]), "your best here", element("span", { class: "muted", text: seconds(bests.get(this.level.id).length - 1) })));
+      const box = element("input", {
+        type: "checkbox",
+        checked: this.wantsBest,
+        onchange: () => {
+          this.wantsBest = box.checked;
+          this.on.changed();
+        },
+      });
+      rows.unshift(
+        element(
+          "label",
+          { class: "recorded-run" },
+          box,
+          dot(RUN_COLOURS[0]),
+          "your best here",
+          element("span", { class: "muted", text: seconds(bests.get(this.level.id).length - 1) }),
+        ),
+      );
     }
     this.slider ??= element("div");
-    const agents = element("button", { type: "button", class: "quiet small", text: "Agents …", onclick: () => this.loadAgents().catch(this.studio.failed) });
+    const agents = element("button", {
+      type: "button",
+      class: "quiet small",
+      text: "Agents …",
+      onclick: () => this.loadAgents().catch(this.studio.failed),
+    });
     this.root.replaceChildren(...rows, this.slider, this.sources.some(({ request }) => request?.agent) ? "" : agents);
   }
 
   row(source) {
-    const box = element("input", { type: "checkbox", checked: source.shown ?? false, onchange: () => this.toggle(source, box.checked) });
-    return element("div", { class: "ghost" },
-      element("label", {}, box, dot(source.colour), element("span", { class: "name", text: source.label, title: source.label }), element("span", { class: "muted", text: source.frames !== null ? seconds(source.frames) : source.fetching ? source.note ?? "…" : "" })),
-      element("button", { type: "button", class: "quiet small", text: "practise", title: "go on from a frame of this run", onclick: () => this.choose(source) }));
+    const box = element("input", {
+      type: "checkbox",
+      checked: source.shown ?? false,
+      onchange: () => this.toggle(source, box.checked),
+    });
+    return element(
+      "div",
+      { class: "recorded-run" },
+      element(
+        "label",
+        {},
+        box,
+        dot(source.colour),
+        element("span", { class: "name", text: source.label, title: source.label }),
+        element("span", {
+          class: "muted",
+          text: source.frames !== null ? seconds(source.frames) : source.fetching ? (source.note ?? "…") : "",
+        }),
+      ),
+      element("button", {
+        type: "button",
+        class: "quiet small",
+        text: "practise",
+        title: "go on from a frame of this run",
+        onclick: () => this.choose(source),
+      }),
+    );
   }
 
   async toggle(source, shown) {
@@ -121,16 +172,36 @@ export class Ghosts {
   async choose(source) {
     const recording = await this.fetch(source);
     if (!recording) return;
-    const frame = element("input", { type: "range", min: 0, max: recording.frames - 1, value: 0, "aria-label": "Frame to go on from",
-      oninput: () => this.on.preview(recording, Number(frame.value)) });
+    const frame = element("input", {
+      type: "range",
+      min: 0,
+      max: recording.frames - 1,
+      value: 0,
+      "aria-label": "Frame to go on from",
+      oninput: () => this.on.preview(recording, Number(frame.value)),
+    });
     const go = async () => {
-      const history = Array.from({ length: Number(frame.value) + 1 }, (_, f) => ({ look: recording.look(f), input: recording.input(f) }));
+      const history = Array.from({ length: Number(frame.value) + 1 }, (_, f) => ({
+        look: recording.look(f),
+        input: recording.input(f),
+      }));
       this.endPreview();
       await this.on.takeOver(history);
     };
-    this.slider.replaceChildren(element("div", { class: "bar" }, frame,
-      element("button", { type: "button", class: "primary", text: "Go on from here", onclick: () => go().catch(this.studio.failed) }),
-      element("button", { type: "button", text: "Cancel", onclick: () => this.endPreview() })));
+    this.slider.replaceChildren(
+      element(
+        "div",
+        { class: "bar" },
+        frame,
+        element("button", {
+          type: "button",
+          class: "primary",
+          text: "Go on from here",
+          onclick: () => go().catch(this.studio.failed),
+        }),
+        element("button", { type: "button", text: "Cancel", onclick: () => this.endPreview() }),
+      ),
+    );
     this.on.preview(recording, 0);
     frame.focus();
   }
@@ -159,7 +230,11 @@ function playedRun(level, request) {
     socket.onclose = reject;
     socket.onmessage = ({ error, label, start, parts, over }) => {
       if (error) end(reject, new Error(error));
-      else if (start) recording = new Recording({ label, colour: null, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start }, level);
+      else if (start)
+        recording = new Recording(
+          { label, colour: null, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start },
+          level,
+        );
       else if (parts) {
         parts.forEach((part) => recording.append(part));
         socket.send({ at: recording.frames }); // otherwise the server would stop after 600 frames

@@ -9,22 +9,22 @@ from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.physics.state import NINJA_DTYPE
 from nppsim.shadow import paths
-from nppsim.shadow.geometry import EntityState, EntityTwin, MoverState, StateTwin, averaged, entities, raster
-from nppsim.shadow.paths import Lattice, PathFields
+from nppsim.shadow.geometry import EntityState, MoverState, ReferenceEntity, ReferenceState, averaged, entities, raster
+from nppsim.shadow.paths import Lattice, ReferenceFields
 
 CACHED_FIELDS = 32  # maximum number of cached states of the doors per level
 
 
-class LevelTwin:
+class ReferenceLevel:
     """Data of one level.  completions: include the entities that the reference simulator leaves out.
 
     listed: entities in type order.  exits, doors: those that are exits, and those that are doors with a switch.
-    fields_for: function of two tuples of indices, (closed doors, open exits), that returns PathFields.
+    fields_for: function of two tuples of indices, (closed doors, open exits), that returns ReferenceFields.
     """
 
     def __init__(self, level: Level, completions: bool = True):
         self.level, self.completions = level, completions
-        self.listed: list[EntityTwin] = entities(level, completions)
+        self.listed: list[ReferenceEntity] = entities(level, completions)
         self.exits = [e for e in self.listed if e.kind == kinds.EXIT]
         self.doors = [e for e in self.listed if e.kind in kinds.SWITCH_OF_DOOR]
         self._num_movers = sum(e.kind in kinds.MOVERS for e in self.listed)
@@ -41,26 +41,26 @@ class LevelTwin:
                 break
         return lattice
 
-    def _fields_for(self, closed: tuple[int, ...], opened: tuple[int, ...]) -> PathFields:
+    def _fields_for(self, closed: tuple[int, ...], opened: tuple[int, ...]) -> ReferenceFields:
         return paths.path_fields(self._lattice, self.listed, closed, opened)
 
-    def state_twin(self, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> StateTwin:
+    def state_of(self, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> ReferenceState:
         """Convert the state of an environment.  Arguments: its ninja, and its rows of entities and movers."""
         values = dict(zip(NINJA_DTYPE.fields or (), ninja.item(), strict=True))
         states = [EntityState(*state) for state in entities[: len(self.listed)].tolist()]
         moving: list[Any] = [MoverState(*state) for state in movers[: self._num_movers].tolist()]
-        return StateTwin(values, states, {m.entity: m for m in moving})
+        return ReferenceState(values, states, {m.entity: m for m in moving})
 
-    def touched(self, now: StateTwin) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def touched(self, now: ReferenceState) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the arguments of ``fields_for`` for a state.  The second one is () for a level with one exit."""
         opened = (e.index for e in self.exits if now.states[e.index].clock) if len(self.exits) > 1 else ()
         return tuple(e.index for e in self.doors if now.states[e.index].closed), tuple(opened)
 
-    def path_fields(self, now: StateTwin) -> PathFields:
+    def path_fields(self, now: ReferenceState) -> ReferenceFields:
         """Return the path fields for the current doors and exits."""
         return self.fields_for(*self.touched(now))
 
-    def path(self, now: StateTwin) -> tuple[float, tuple[int, int] | None]:
+    def path(self, now: ReferenceState) -> tuple[float, tuple[int, int] | None]:
         """Return (px, first lattice point) of the path from the ninja to the exit, via a switch if none was taken yet."""
         fields = self.path_fields(now)
         field = fields.to_exit if now.ninja["switch_taken"] else fields.to_switch

@@ -1,20 +1,33 @@
 /* Piano roll: the pressed keys of a run, one column per frame and a lane per key.
  *
- * Pointer: a press toggles a key, dragging in a lane paints, dragging in the ruler selects frames, dragging a selection moves it.
+ * Pointer: a press toggles a key, dragging in a lane paints, dragging in the ruler selects frames, dragging a selection
+ * moves it.
  */
 
 import { element } from "./elements.js";
 import { coloursOf, onThemeChange } from "./pen.js";
 
-export const LANES = [["left", 4], ["jump", 1], ["right", 2]]; // label, bit of an input byte
+export const LANES = [
+  ["left", 4],
+  ["jump", 1],
+  ["right", 2],
+]; // label, bit of an input byte
 const [RULER, LANE, LABELS] = [20, 24, 46]; // px: heights of the ruler and of a lane, width of the labels
 const [LEAST, MOST] = [2, 24]; // px per frame
 
-export class RollCanvas {
+export class InputCanvas {
   /** on: {paint(lane, from, to, down), select(from, to), move(to), seek(frame)}; frames are numbered from 0. */
   constructor(root, on) {
     this.on = on;
-    [this.width, this.first, this.inputs, this.cursor, this.selection, this.played, this.ended] = [12, 0, new Uint8Array(), 0, null, 0, false];
+    [this.width, this.first, this.inputs, this.cursor, this.selection, this.played, this.ended] = [
+      12,
+      0,
+      new Uint8Array(),
+      0,
+      null,
+      0,
+      false,
+    ];
     this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-label": "Keys per frame" });
     root.append(this.canvas);
     this.observer = new ResizeObserver(() => this.draw());
@@ -23,11 +36,15 @@ export class RollCanvas {
     this.canvas.addEventListener("pointerdown", (event) => this.press(event));
     this.canvas.addEventListener("pointermove", (event) => this.drag && this.pull(event));
     for (const name of ["pointerup", "pointercancel"]) this.canvas.addEventListener(name, () => this.release());
-    this.canvas.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      if (event.ctrlKey) this.zoom(Math.exp(-event.deltaY / 300), event.offsetX);
-      else this.scroll((event.deltaX || event.deltaY) / this.width);
-    }, { passive: false });
+    this.canvas.addEventListener(
+      "wheel",
+      (event) => {
+        event.preventDefault();
+        if (event.ctrlKey) this.zoom(Math.exp(-event.deltaY / 300), event.offsetX);
+        else this.scroll((event.deltaX || event.deltaY) / this.width);
+      },
+      { passive: false },
+    );
   }
 
   destroy() {
@@ -118,7 +135,9 @@ export class RollCanvas {
     };
     const selecting = drag && drag.lane === undefined && !drag.moves;
     const shift = drag?.moves ? drag.to - drag.from : 0;
-    const range = selecting ? [Math.min(drag.from, drag.to), Math.max(drag.from, drag.to)] : this.selection?.map((frame) => frame + shift);
+    const range = selecting
+      ? [Math.min(drag.from, drag.to), Math.max(drag.from, drag.to)]
+      : this.selection?.map((frame) => frame + shift);
     if (range) fill(text, 0.18, x(range[0]), 0, (range[1] - range[0] + 1) * this.width, bottom);
     const tick = this.width >= 8 ? 10 : this.width >= 4 ? 30 : 60;
     for (let f = Math.max(Math.floor(this.first), 0); f <= last; f++) {
@@ -131,7 +150,14 @@ export class RollCanvas {
       LANES.forEach(([, bit], lane) => {
         const painted = drag?.lane === lane && f >= Math.min(drag.from, drag.to) && f <= Math.max(drag.from, drag.to);
         const down = painted ? drag.down : inputs[f] & bit;
-        fill(down ? text : faint, down ? (f < this.played || !this.ended ? 0.9 : 0.3) : 0.12, x(f) + 0.5, RULER + lane * LANE + 2, Math.max(this.width - 1, 1), LANE - 4);
+        fill(
+          down ? text : faint,
+          down ? (f < this.played || !this.ended ? 0.9 : 0.3) : 0.12,
+          x(f) + 0.5,
+          RULER + lane * LANE + 2,
+          Math.max(this.width - 1, 1),
+          LANE - 4,
+        );
       });
     }
     fill(text, 1, x(this.cursor), 0, 2, bottom);

@@ -1,25 +1,29 @@
-/* View "Inputs": edits the inputs of a run frame by frame.  The server replays from the nearest snapshot before a change.
+/* View "Inputs": edits the inputs of a run frame by frame.  The server replays from the nearest snapshot before a
+ * change.
  *
  * Branches are versions of the inputs with names; they are stored in the browser.
  */
 
 import { Socket, get, opened, whileCompiling } from "./api.js";
-import { element, seconds } from "./elements.js";
-import { keepDialog } from "./keep.js";
+import { element, panel, seconds } from "./elements.js";
+import { storeDialog } from "./store_dialog.js";
 import { Player, RUN_COLOURS } from "./player.js";
 import { bytes } from "./recording.js";
-import { LANES, RollCanvas } from "./roll_canvas.js";
+import { LANES, InputCanvas } from "./input_canvas.js";
 
 const STORE = "nppsim.inputs"; // prefix; the rest is the level's id
 const MOST_UNDONE = 300;
 const BLANK = 60; // frames of a new branch
 const ACTIONS = ["stand", "left", "right", "jump", "jump left", "jump right"];
-const KEYS = "1 2 3: left, jump, right · insert, delete · arrows: cursor, with shift: select · ctrl+Z Y: undo, redo · ctrl+C X V · F: fan · B: branch";
+const KEYS =
+  "1 2 3: left, jump, right · insert, delete · arrows: cursor, with shift: select · " +
+  "ctrl+Z Y: undo, redo · ctrl+C X V · F: try all actions · B: branch";
 
-/** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/recordings/3 adds that run as one. */
+/** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/recordings/3 adds that run as
+ *  one. */
 export async function show(root, studio, id, kind, number) {
   const [level, run] = await Promise.all([get(`levels/${id}`), kind ? get(`${kind}/${number}/run`) : null]);
-  const view = new Roll(root, studio, level);
+  const view = new InputEditor(root, studio, level);
   if (run) view.branches.push({ name: run.label || "run", inputs: bytes(run.inputs) });
   if (!view.branches.length) view.branches.push({ name: "branch 1", inputs: new Uint8Array(BLANK) });
   await opened(view, view.branches.length - 1);
@@ -27,13 +31,20 @@ export async function show(root, studio, id, kind, number) {
   return () => view.destroy();
 }
 
-class Roll {
+class InputEditor {
   constructor(root, studio, level) {
     [this.studio, this.level] = [studio, level];
     this.branches = stored(level.id);
-    [this.cursor, this.selection, this.anchor, this.clipboard, this.fan, this.compared] = [0, null, 0, new Uint8Array(), null, null];
+    [this.cursor, this.selection, this.anchor, this.clipboard, this.actionPreview, this.compared] = [
+      0,
+      null,
+      0,
+      new Uint8Array(),
+      null,
+      null,
+    ];
     this.build(root);
-    this.canvas = new RollCanvas(this.place, {
+    this.canvas = new InputCanvas(this.place, {
       paint: (lane, from, to, down) => this.paint(LANES[lane][1], from, to, down),
       select: (from, to) => this.select(from, to),
       move: (by) => this.move(by),
@@ -52,7 +63,12 @@ class Roll {
     this.socket = new Socket("play");
     this.sent = new Uint8Array(); // inputs of the run on the server
     const { frame } = await this.socket.ask({ start: this.level.id });
-    this.player = new Player(this.stage, { level: this.level, runs: [{ label: "", colour: null, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start: frame }] });
+    this.player = new Player(this.stage, {
+      level: this.level,
+      runs: [
+        { label: "", colour: null, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start: frame },
+      ],
+    });
     this.player.overlay = (frame) => this.overlay(frame);
     this.chosen = index;
     this.list();
@@ -91,7 +107,7 @@ class Roll {
         const began = performance.now();
         const { part } = await this.socket.ask({ edit: { frame, inputs: text(target.subarray(frame)) } });
         this.took = performance.now() - began;
-        [this.sent, this.fan] = [target, null];
+        [this.sent, this.actionPreview] = [target, null];
         this.run.truncate(frame);
         this.player.frame = this.cursor; // extend() draws it
         this.player.extend(0, [part]);
@@ -211,8 +227,8 @@ class Roll {
     const frame = Math.min(this.cursor, this.run.frames);
     const { inputs } = this.branch;
     button.disabled = true;
-    this.says.textContent = "plays on from here …";
-    const known = whileCompiling((words) => (this.says.textContent = words));
+    this.status.textContent = "plays on from here …";
+    const known = whileCompiling((words) => (this.status.textContent = words));
     try {
       const answer = await this.socket.ask({ continue: { frame, ...request } });
       this.add(`${answer.name} from ${frame}`, joined(inputs.subarray(0, frame), bytes(answer.inputs)));
@@ -226,11 +242,11 @@ class Roll {
   }
 
   /** Show where each of the six actions leads from the cursor. */
-  async showFan() {
+  async showActionPreview() {
     const frame = Math.min(this.cursor, this.run.frames);
     try {
-      const { fan } = await this.socket.ask({ fan: frame });
-      this.fan = { frame, branches: fan };
+      const { preview } = await this.socket.ask({ preview: frame });
+      this.actionPreview = { frame, branches: preview };
       this.player.seek(frame);
     } catch (error) {
       this.studio.failed(error);
@@ -238,15 +254,28 @@ class Roll {
   }
 
   overlay(frame) {
-    if (this.fan?.frame !== frame) return {};
-    const { branches } = this.fan;
-    return { over: (pen) => {
-      branches.forEach(({ points, outcome }, i) => {
-        pen.line(points, RUN_COLOURS[i], 1.6);
-        pen.disc(points[points.length - 1], 3, { won: pen.colours.green, died: pen.colours.red }[outcome] ?? RUN_COLOURS[i]);
-      });
-      this.player.scene.drawLabels(pen, branches.map(({ points }, i) => ({ at: points[points.length - 1], label: ACTIONS[i], colour: RUN_COLOURS[i] })));
-    } };
+    if (this.actionPreview?.frame !== frame) return {};
+    const { branches } = this.actionPreview;
+    return {
+      over: (pen) => {
+        branches.forEach(({ points, outcome }, i) => {
+          pen.line(points, RUN_COLOURS[i], 1.6);
+          pen.disc(
+            points[points.length - 1],
+            3,
+            { won: pen.colours.green, died: pen.colours.red }[outcome] ?? RUN_COLOURS[i],
+          );
+        });
+        this.player.scene.drawLabels(
+          pen,
+          branches.map(({ points }, i) => ({
+            at: points[points.length - 1],
+            label: ACTIONS[i],
+            colour: RUN_COLOURS[i],
+          })),
+        );
+      },
+    };
   }
 
   async compare(index) {
@@ -260,9 +289,12 @@ class Roll {
     this.refresh();
   }
 
-  keep() {
-    const game = { frame: { o: this.run.outcome, f: this.run.frames }, keep: async (label) => (await this.socket.ask({ keep: { label } })).stored };
-    return keepDialog(game, this.level, this.studio);
+  storeRun() {
+    const game = {
+      frame: { o: this.run.outcome, f: this.run.frames },
+      store: async (label) => (await this.socket.ask({ store: { label } })).stored,
+    };
+    return storeDialog(game, this.level, this.studio);
   }
 
   store() {
@@ -287,13 +319,29 @@ class Roll {
       }
     };
     const plain = {
-      ArrowLeft: () => step(-1), ArrowRight: () => step(1), PageUp: () => step(-60), PageDown: () => step(60), Home: () => step(-Infinity),
-      End: () => step(this.branch.inputs.length), Insert: () => this.insert(), Delete: () => this.remove(), f: () => this.showFan(), b: () => this.fork(),
-      "+": () => this.canvas.zoom(1.25), "-": () => this.canvas.zoom(0.8), ...Object.fromEntries(LANES.map(([, bit], i) => [i + 1, () => this.toggle(bit)])),
+      ArrowLeft: () => step(-1),
+      ArrowRight: () => step(1),
+      PageUp: () => step(-60),
+      PageDown: () => step(60),
+      Home: () => step(-Infinity),
+      End: () => step(this.branch.inputs.length),
+      Insert: () => this.insert(),
+      Delete: () => this.remove(),
+      f: () => this.showActionPreview(),
+      b: () => this.fork(),
+      "+": () => this.canvas.zoom(1.25),
+      "-": () => this.canvas.zoom(0.8),
+      ...Object.fromEntries(LANES.map(([, bit], i) => [i + 1, () => this.toggle(bit)])),
     };
     const controlled = {
-      z: () => (event.shiftKey ? this.history("redo", "undo") : this.history("undo", "redo")), y: () => this.history("redo", "undo"),
-      c: () => this.copy(), x: () => { this.copy(); this.remove(); }, v: () => this.splice(this.cursor, this.cursor, this.clipboard),
+      z: () => (event.shiftKey ? this.history("redo", "undo") : this.history("undo", "redo")),
+      y: () => this.history("redo", "undo"),
+      c: () => this.copy(),
+      x: () => {
+        this.copy();
+        this.remove();
+      },
+      v: () => this.splice(this.cursor, this.cursor, this.clipboard),
     };
     const act = (control ? controlled : plain)[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (!act || event.altKey) return;
@@ -309,61 +357,159 @@ class Roll {
     if (!this.player) return;
     const { run, branch } = this;
     this.player.rename(0, branch.name);
-    this.canvas.show({ inputs: branch.inputs, cursor: this.cursor, selection: this.selection, played: run.frames, ended: run.outcome !== "running" });
+    this.canvas.show({
+      inputs: branch.inputs,
+      cursor: this.cursor,
+      selection: this.selection,
+      played: run.frames,
+      ended: run.outcome !== "running",
+    });
     this.undo.disabled = !branch.undo?.length;
     this.redo.disabled = !branch.redo?.length;
     const took = this.took === undefined ? "" : ` · replayed in ${Math.round(this.took)} ms`;
-    this.says.textContent = `frame ${this.cursor} of ${branch.inputs.length} · ${run.outcome === "running" ? "not finished" : run.outcome} after ${run.frames} (${seconds(run.frames)})${took}`;
+    const outcome = run.outcome === "running" ? "not finished" : run.outcome;
+    const duration = `${run.frames} (${seconds(run.frames)})`;
+    this.status.textContent = `frame ${this.cursor} of ${branch.inputs.length} · ${outcome} after ${duration}${took}`;
   }
 
   list() {
     const row = (branch, index) => {
-      const name = element("input", { type: "text", value: branch.name, maxlength: 100, "aria-label": `Name of branch ${index + 1}`, onchange: () => { branch.name = name.value; this.store(); } });
-      const choose = element("input", { type: "radio", name: "branch", checked: index === this.chosen, "aria-label": `Edit ${branch.name}`, onchange: () => this.choose(index) });
-      const compare = element("input", { type: "checkbox", checked: index === this.compared, "aria-label": `Compare with ${branch.name}`, title: "show as a ghost", onchange: () => {
-        this.compare(compare.checked ? index : null).catch(this.studio.failed).then(() => this.list());
-      } });
-      const drop = element("button", { type: "button", class: "quiet icon", text: "×", "aria-label": `Remove ${branch.name}`, disabled: this.branches.length < 2, onclick: () => {
-        this.branches.splice(index, 1);
-        this.compare(null).catch(this.studio.failed);
-        this.choose(Math.min(this.chosen - (index < this.chosen ? 1 : 0), this.branches.length - 1));
-      } });
+      const name = element("input", {
+        type: "text",
+        value: branch.name,
+        maxlength: 100,
+        "aria-label": `Name of branch ${index + 1}`,
+        onchange: () => {
+          branch.name = name.value;
+          this.store();
+        },
+      });
+      const choose = element("input", {
+        type: "radio",
+        name: "branch",
+        checked: index === this.chosen,
+        "aria-label": `Edit ${branch.name}`,
+        onchange: () => this.choose(index),
+      });
+      const compare = element("input", {
+        type: "checkbox",
+        checked: index === this.compared,
+        "aria-label": `Compare with ${branch.name}`,
+        title: "show beside the edited branch",
+        onchange: () => {
+          this.compare(compare.checked ? index : null)
+            .catch(this.studio.failed)
+            .then(() => this.list());
+        },
+      });
+      const drop = element("button", {
+        type: "button",
+        class: "quiet icon",
+        text: "×",
+        "aria-label": `Remove ${branch.name}`,
+        disabled: this.branches.length < 2,
+        onclick: () => {
+          this.branches.splice(index, 1);
+          this.compare(null).catch(this.studio.failed);
+          this.choose(Math.min(this.chosen - (index < this.chosen ? 1 : 0), this.branches.length - 1));
+        },
+      });
       return element("div", { class: "branch" }, choose, name, compare, drop);
     };
     this.rows.replaceChildren(...this.branches.map(row));
   }
 
   build(root) {
-    const button = (words, title, act) => element("button", { type: "button", text: words, title, onclick: (event) => { act(event.currentTarget); this.canvas.canvas.focus(); } });
-    const panel = (title, ...content) => element("section", { class: "panel" }, element("h2", { text: title }), ...content);
+    const button = (words, title, act) =>
+      element("button", {
+        type: "button",
+        text: words,
+        title,
+        onclick: (event) => {
+          act(event.currentTarget);
+          this.canvas.canvas.focus();
+        },
+      });
     this.stage = element("div");
-    this.place = element("div", { class: "roll" });
-    this.says = element("p", { class: "small", role: "status", id: "roll-status" });
+    this.place = element("div", { class: "input-lanes" });
+    this.status = element("p", { class: "small", role: "status", id: "inputs-status" });
     this.rows = element("div");
     this.undo = button("Undo", "ctrl+Z", () => this.history("undo", "redo"));
     this.redo = button("Redo", "ctrl+Y", () => this.history("redo", "undo"));
-    const loadAgents = async (made) => { // only on demand, since it takes seconds and memory
+    const loadAgents = async (made) => {
+      // only on demand, since it takes seconds and memory
       const { agents, why_none: whyNone } = await get("agents");
       if (!agents.length) this.studio.toast(whyNone);
-      made.replaceWith(...agents.map(({ id, name }) => button(name, `let ${name} play on from the cursor`, (chosen) => this.proceed({ agent: id }, chosen))));
+      made.replaceWith(
+        ...agents.map(({ id, name }) =>
+          button(name, `let ${name} play on from the cursor`, (chosen) => this.proceed({ agent: id }, chosen)),
+        ),
+      );
     };
-    root.replaceChildren(element("div", { class: "split inputs" },
-      element("div", { class: "field" }, this.stage, this.place, this.says),
-      element("div", { class: "panels" },
-        element("section", { class: "panel" }, element("h1", { text: this.level.name }), element("div", { class: "bar" }, this.undo, this.redo,
-          button("Insert", "insert frames without keys", () => this.insert()), button("Delete", "delete the selected frames", () => this.remove()),
-          ...LANES.map(([label, bit]) => button(label, `toggle ${label}`, () => this.toggle(bit)))), element("p", { class: "small muted", text: KEYS })),
-        panel("Branches", this.rows, element("div", { class: "bar" }, button("Branch from this", "B", () => this.fork()))),
-        panel("From the cursor", element("div", { class: "bar" }, button("Try all six actions", "F", () => this.showFan()),
-          button("Let the planner continue", "search for a run from here", (made) => this.proceed({}, made)),
-          button("Agents …", "let an agent play on from here", (made) => loadAgents(made).catch(this.studio.failed)))),
-        panel("Export", element("div", { class: "bar" }, button("Keep run …", "store, then download as replay or attract file", () => this.keep()),
-          element("a", { class: "button", href: `#/play/${this.level.id}`, text: "Play" }))))));
+    root.replaceChildren(
+      element(
+        "div",
+        { class: "split inputs" },
+        element("div", { class: "field" }, this.stage, this.place, this.status),
+        element(
+          "div",
+          { class: "panels" },
+          element(
+            "section",
+            { class: "panel" },
+            element("h1", { text: this.level.name }),
+            element(
+              "div",
+              { class: "bar" },
+              this.undo,
+              this.redo,
+              button("Insert", "insert frames without keys", () => this.insert()),
+              button("Delete", "delete the selected frames", () => this.remove()),
+              ...LANES.map(([label, bit]) => button(label, `toggle ${label}`, () => this.toggle(bit))),
+            ),
+            element("p", { class: "small muted", text: KEYS }),
+          ),
+          panel(
+            "Branches",
+            this.rows,
+            element(
+              "div",
+              { class: "bar" },
+              button("Branch from this", "B", () => this.fork()),
+            ),
+          ),
+          panel(
+            "From the cursor",
+            element(
+              "div",
+              { class: "bar" },
+              button("Try all six actions", "F", () => this.showActionPreview()),
+              button("Let the planner continue", "search for a run from here", (made) => this.proceed({}, made)),
+              button("Agents …", "let an agent play on from here", (made) =>
+                loadAgents(made).catch(this.studio.failed),
+              ),
+            ),
+          ),
+          panel(
+            "Export",
+            element(
+              "div",
+              { class: "bar" },
+              button("Store run …", "store, then download as replay or attract file", () => this.storeRun()),
+              element("a", { class: "button", href: `#/play/${this.level.id}`, text: "Play" }),
+            ),
+          ),
+        ),
+      ),
+    );
   }
 }
 
 function stored(id) {
-  return JSON.parse(localStorage.getItem(`${STORE}.${id}`) ?? "[]").map(({ name, inputs }) => ({ name, inputs: bytes(inputs) }));
+  return JSON.parse(localStorage.getItem(`${STORE}.${id}`) ?? "[]").map(({ name, inputs }) => ({
+    name,
+    inputs: bytes(inputs),
+  }));
 }
 
 function text(inputs) {

@@ -1,4 +1,4 @@
-"""Playback of inputs from a copy of an environment's state."""
+"""Simulation of inputs from a copy of the state of an environment."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from nppsim.simulate import play_on
 Rows = tuple[np.void, np.ndarray, np.ndarray, np.ndarray]  # ninja, entities, movers and trail of an environment
 
 
-class Playback:
+class StateSimulator:
     """A state from which the kernel ``play_on`` plays; ``bank`` has its level."""
 
     def __init__(self, bank: LevelBank):

@@ -1,4 +1,4 @@
-"""The compiled physics against the plain-Python twin, bit for bit, on random levels with every entity; also after death."""
+"""The compiled physics against the naive simulator, bit for bit, on random levels with every entity; also after death."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ from worlds import KINDS, Walk, mixed_level
 FRAMES = 150
 
 
-def test_half_cell_edges_derived_from_the_shapes_are_those_of_the_table():
+def test_half_cell_edges_match_shapes():
     assert sorted(SHAPES) == list(range(len(tiles.EDGE_SIGNS)))
     for tile, (horizontal, vertical, *_) in SHAPES.items():
         assert tiles.HORIZONTAL_CODES[tile].tolist() == [CODE[c] for c in horizontal], tile
@@ -42,16 +42,18 @@ def held_inputs(rng, frames):
 def compare(level, inputs, rule=None):
     """Play both, and compare everything that can be seen after every frame.  rule: name of one that is not the default."""
     rules = {rule} if rule else set()
-    twin = Simulator(level, completions=True, rules=rules)
+    reference = Simulator(level, completions=True, rules=rules)
     walk = Walk(level, Rules(**dict.fromkeys(rules, True)))
     placed = walk.bank.world.entity
     for frame, byte in enumerate(inputs.tolist()):
-        twin.tick(byte)
+        reference.tick(byte)
         ninja, entities = walk.frame(byte)
         columns = ("x", "y", "vx", "vy", "state", "airborne", "walled", "floor_x", "floor_y", "gold")
-        assert tuple(float(ninja[name]) for name in columns) == tuple(map(float, twin.frame())), f"frame {frame + 1}"
-        assert ninja["win_fraction"] == twin.ninja.win_fraction
-        for k, wanted in enumerate(twin.entities):
+        assert tuple(float(ninja[name]) for name in columns) == tuple(map(float, reference.frame())), (
+            f"frame {frame + 1}"
+        )
+        assert ninja["win_fraction"] == reference.ninja.win_fraction
+        for k, wanted in enumerate(reference.entities):
             what = f"frame {frame + 1}: type {wanted.type} number {wanted.number}"
             assert entities[k]["active"] == wanted.active, what
             assert entities[k]["closed"] == bool(wanted.closed), what
@@ -65,7 +67,7 @@ def compare(level, inputs, rule=None):
             assert wanted.type in (EXIT, CHASER_DRONE, LASER) or mover["state"] == wanted.state, what
 
 
-def test_a_ninja_that_a_wedge_stops_keeps_finite_numbers():
+def test_wedge_collision_stays_finite():
     """Its speed falls by a factor of a million per frame, until squares of speeds are 0."""
     grid = np.ones((23, 42), np.uint8)
     grid[21:23, 19:22] = (0, 8, 0), (33, 19, 0)
@@ -76,7 +78,7 @@ def test_a_ninja_that_a_wedge_stops_keeps_finite_numbers():
 @pytest.mark.parametrize("kinds", KINDS, ids=lambda kinds: "-".join(map(str, kinds)))
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=6, deadline=None)
-def test_every_frame_is_as_in_the_twin(kinds, seed):
+def test_play_random_levels_equals_naive_simulator(kinds, seed):
     rng = np.random.default_rng(seed)
     level = mixed_level(
         seed, density=float(rng.choice([0.05, 0.1, 0.25])), num_entities=int(rng.choice([10, 40, 80])), kinds=kinds
@@ -94,12 +96,12 @@ def test_every_frame_is_as_in_the_twin(kinds, seed):
 )
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=6, deadline=None)
-def test_every_frame_is_as_in_the_twin_with_each_variant_of_a_rule(rule, kinds, seed):
+def test_play_rule_variants_equals_naive_simulator(rule, kinds, seed):
     compare(mixed_level(seed, kinds=kinds), held_inputs(np.random.default_rng(seed), FRAMES), rule)
 
 
 @pytest.mark.parametrize("switch", [45, 46])
-def test_a_trap_door_that_closes_beside_the_ninja_is_a_wall_in_the_same_frame(switch):
+def test_closing_trap_door_blocks_in_same_frame(switch):
     """Though there was none when the contacts of that frame were looked for."""
     level = Level.build(worlds.tiles(), (20, 46), trap_doors=[((switch, 46), (44, 46), 0)])
     inputs = np.full(90, 2, np.uint8)
