@@ -20,8 +20,8 @@ from nppsim.wasm.sources import source_digest
 FOLDER = Path(__file__).parent
 INTERFACE = "interface.json"
 STACK_BYTES = 1 << 20
-# Functions of ``runtime.ll`` to export: for ``kernels.js``; and fmod, since calls of it appear only when LLVM has optimised.
-_EXPORTED = ("allocate", "release", "fmod")
+_EXPORTED = ("allocate", "release", "fmod")  # functions of ``runtime.ll``; fmod for a test
+_LATE = ("fmod", "log10")  # functions to which LLVM adds calls when it translates optimised code, so they must be there
 
 
 def build(folder: Path, entries_of: Mapping[str, Callable[[], dict[str, Entry]]] = MODULES) -> Iterator[Path]:
@@ -64,7 +64,7 @@ def _build_module(entries: dict[str, Entry], path: Path, linker: str) -> dict[st
             "arguments": [[n, _described(kind)] for n, kind in zip(names, entry.arguments, strict=False)],
             "result": _described(result),
         }
-    target.optimise(module, {*entries, *_EXPORTED})
+    target.optimise(module, {*entries, *_EXPORTED, *_LATE})
     object_file = path.with_suffix(".o")
     object_file.write_bytes(target.target_machine().emit_object(module))
     exports = [f"--export={name}" for name in (*entries, *_EXPORTED)]

@@ -144,13 +144,13 @@ def planner() -> dict[str, Entry]:
     return {
         "expand": Entry(
             kernels.expand,
-            [STATE, STATE, words, words, array("i8"), array("i8"), types.int64, WORLD, sequence, types.int64, array("f8"), params,
-             array("f8"), array("i4"), children],
+            [STATE, STATE, words, words, array("i8"), array("i8"), types.int64, WORLD, sequence, types.int64, array("f8"),
+             params, array("f8"), array("i4"), children],
         ),
         "best_first": Entry(
             kernels.best_first,
-            [STATE, STATE, words, words, queue, tree, array("i8"), array("i4"), WORLD, sequence, types.int64, types.int64, params,
-             array("f8", 2)],
+            [STATE, STATE, words, words, queue, tree, array("i8"), array("i4"), WORLD, sequence, types.int64, types.int64,
+             params, array("f8", 2)],
         ),
         "rehash": Entry(kernels.rehash, [array("i8"), array("i8")]),
         "begin": Entry(kernels.begin, [STATE, WORLD]),
