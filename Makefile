@@ -97,7 +97,7 @@ format: $(EVERYTHING)
 	$(PYTHON) -m ruff format .
 
 bench: $(TRAINING)
-	$(PYTHON) -m nppsim bench
+	$(PYTHON) -m nppsim bench --baseline benchmarks/results/bench.json
 
 # What was made by tools; results in experiments/ stay.
 clean:

@@ -17,7 +17,7 @@ import torch
 from bc.baselines import Metrics, score
 from bc.batches import batches_of
 from bc.dataset import BCDataset
-from hardware.thread_pool import ThreadPool, summed_gradients
+from bc.thread_pool import ThreadPool, summed_gradients
 from nppsim.actions import ACTION_NAMES
 from nppsim.errors import ConfigError, UserError
 from nppsim.io.files import table
@@ -118,7 +118,7 @@ class BCResult:
         return "\n".join([table(header, rows, align="lrrrl"), *closed_loop])
 
 
-class Policy(Protocol):
+class TrainablePolicy(Protocol):
     """Torch module that maps raw observations to logits float[B, 6] and values float[B].
 
     A policy whose attribute ``memory`` is not None must also have the methods ``step`` and ``in_sequences`` of NppPolicy.
@@ -156,7 +156,7 @@ class Hooks:
 
 
 def pretrain(
-    policy: Policy,
+    policy: TrainablePolicy,
     dataset: BCDataset,
     config: BCConfig,
     writer: ScalarWriter | None = None,
@@ -213,7 +213,7 @@ class _Setup:
     weights: float[6], class weights of the loss.
     """
 
-    def __init__(self, policy: Policy, dataset: BCDataset, config: BCConfig, pool: ThreadPool):
+    def __init__(self, policy: TrainablePolicy, dataset: BCDataset, config: BCConfig, pool: ThreadPool):
         self.policy, self.dataset, self.config, self.pool = policy, dataset, config, pool
         device = next(policy.parameters()).device
         self.training, self.validation = dataset.rows(validation=False), dataset.rows(validation=True)
@@ -312,7 +312,7 @@ def _fit(setup: _Setup, course: _Course, writer: ScalarWriter | None, hooks: Hoo
             hooks.on_epoch(course.state(setup))
 
 
-def evaluate(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:
+def evaluate(policy: TrainablePolicy, dataset: BCDataset, rows: np.ndarray) -> Metrics:
     """Compute the metrics of ``policy``, in evaluation mode, on some rows of ``dataset``."""
     device, was_training = next(policy.parameters()).device, policy.training
     policy.eval()

@@ -1,15 +1,15 @@
-"""Hardware detection, memory estimates, and the plan of sizes for a training run.
+"""Hardware detection, memory and speed estimates, and the plan of sizes for a training run.
 
-``plan`` is the entry point; ``python -m hardware plan --architecture NAME`` prints a plan for any machine.
+``plan`` is the entry point; ``python scripts/hardware_plan.py --architecture NAME`` prints a plan for any machine.
 """
 
 from hardware.compute import Benchmark, Candidate, Timings
-from hardware.detect import Gpu, Machine, detect
+from hardware.machine import Gpu, Machine, PlanError, detect
 from hardware.memory import UpdateMemory, estimate_update, measure_update
-from hardware.plan import Plan, plan
-from hardware.plan_request import DEVICES, PRECISIONS, PlanRequest
-from hardware.profiles import PROFILES, PlanError, Profile
+from hardware.plan import Plan, Speed, plan, plan_table
+from hardware.request import DEVICES, PRECISIONS, PROFILES, PlanRequest, Profile
 from hardware.sizes import Chosen
+from hardware.throughput import Sizes
 
 __all__ = [
     "DEVICES",
@@ -24,10 +24,13 @@ __all__ = [
     "PlanError",
     "PlanRequest",
     "Profile",
+    "Sizes",
+    "Speed",
     "Timings",
     "UpdateMemory",
     "detect",
     "estimate_update",
     "measure_update",
     "plan",
+    "plan_table",
 ]

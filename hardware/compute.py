@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from math import log2
 from typing import NamedTuple
 
-from hardware.plan_request import PRECISIONS
-from hardware.sizes import Chosen, Task
+from hardware.request import PRECISIONS
+from hardware.sizes import Chosen, Constraints
 
 MAX_THREADS = 16
 THREAD_GAIN = 1.05  # minimum speed-up for which the number of threads is doubled
@@ -36,27 +36,32 @@ class Timings(NamedTuple):
 Benchmark = Callable[[int, list[Candidate]], Timings]  # (decisions per minibatch, candidates) -> timings
 
 
-def choose_compute(task: Task, minibatch_size: int, benchmark: Benchmark | None) -> dict[str, Chosen]:
+def choose_compute(constraints: Constraints, minibatch_size: int, benchmark: Benchmark | None) -> dict[str, Chosen]:
     """Choose ``torch_threads`` and ``precision``; return both by name.
 
     Without a benchmark, updates on the CPU use one thread per core, at most MAX_THREADS.  bf16 is then chosen if the CPU or
     GPU computes it fast.
     """
-    usual = {"torch_threads": _usual_threads(task), "precision": _usual_precision(task)}
-    request = task.request
-    given = {
-        name: Chosen(value, "flag")
-        for name, value in (("torch_threads", request.torch_threads), ("precision", request.precision))
-        if value is not None
+    request, gpus = constraints.request, constraints.machine.gpus[: constraints.needs.gpus]
+    if gpus:
+        threads, reason = 1, "updates run on the GPU"
+        fast, bf16 = all(gpu.bf16 for gpu in gpus), "the GPU has fast bf16"
+    else:
+        threads, reason = min(constraints.cores, MAX_THREADS), "each thread processes a part of the minibatch"
+        fast, bf16 = bool(constraints.machine.bf16), f"the CPU has {constraints.machine.bf16}"
+    usual = {
+        "torch_threads": Chosen(threads, "default", reason),
+        "precision": Chosen("bf16" if fast else "float32", "default", bf16 if fast else "no fast bf16"),
     }
-    if benchmark is None or task.needs.gpus or len(given) == 2:
+    given = {name: Chosen(getattr(request, name), "flag") for name in usual if getattr(request, name) is not None}
+    if benchmark is None or gpus or len(given) == 2:
         return usual | given
     candidates = [
         Candidate(precision, threads)
         for precision in ([request.precision] if request.precision else PRECISIONS)
-        for threads in ([request.torch_threads] if request.torch_threads else _counts(task.cores))
+        for threads in ([request.torch_threads] if request.torch_threads else _counts(constraints.cores))
     ]
-    each = max(minibatch_size // task.needs.processes, 1)
+    each = max(minibatch_size // constraints.needs.processes, 1)
     return _fastest(candidates, benchmark(each, candidates), each) | given
 
 
@@ -85,10 +90,7 @@ def _fastest(candidates: Sequence[Candidate], timings: Timings, minibatch_size: 
 
 
 def _counts(cores: int) -> list[int]:
-    """Return the numbers of threads to compare: the powers of two below the number of cores, and that number itself.
-
-    No number exceeds MAX_THREADS.
-    """
+    """Return the numbers of threads to compare: powers of two below the number of cores, and that number; at most 16."""
     most = min(cores, MAX_THREADS)
     return sorted({*(1 << n for n in range(most.bit_length()) if 1 << n < most), most})
 
@@ -105,18 +107,3 @@ def _describe(seconds: dict[Candidate, float]) -> str:
         if times:
             rows.append(f"{precision} by threads {', '.join(times)}")
     return "; ".join(rows)
-
-
-def _usual_threads(task: Task) -> Chosen:
-    if task.needs.gpus:
-        return Chosen(1, "default", "updates run on the GPU")
-    return Chosen(min(task.cores, MAX_THREADS), "default", "each thread processes a part of the minibatch")
-
-
-def _usual_precision(task: Task) -> Chosen:
-    gpus = task.machine.gpus[: task.needs.gpus]
-    if gpus:
-        fast = all(gpu.bf16 for gpu in gpus)
-        return Chosen("bf16" if fast else "float32", "default", f"the GPU has {'' if fast else 'no '}fast bf16")
-    fast = bool(task.machine.bf16)
-    return Chosen("bf16" if fast else "float32", "default", f"the CPU has {task.machine.bf16 or 'no bf16'}")

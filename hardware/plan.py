@@ -1,37 +1,50 @@
-"""Plan of a training run: sizes, threads, precision and device, with the source of each value and the memory needed.
+"""Plan of a training run: sizes, threads, precision and device, with the source of each value, memory and duration.
 
 Explicit requests take precedence over the profile, and the profile takes precedence over the automatic choice.
-``hardware.sizes`` chooses the number of environments, rollout length and minibatch size together.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
 from hardware.compute import Benchmark, choose_compute
-from hardware.detect import GB, Machine, detect
-from hardware.memory import MemoryNeeds, MemoryRow, UpdateMemory, estimate_update, total
-from hardware.plan_request import PlanRequest
-from hardware.profiles import PlanError, Profile, find_profile
+from hardware.machine import GB, Machine, PlanError, detect
+from hardware.memory import MemoryNeeds, MemoryRow, UpdateMemory, total
+from hardware.request import PlanRequest, Profile, find_profile
 from hardware.sizes import (
     DEVICE_SHARE,
     HOST_SHARE,
+    MAX_MINIBATCHES,
     MIN_ENVS,
     MIN_ROLLOUT,
     WANTED_UPDATES,
     Chosen,
-    Sizes,
-    Task,
+    Constraints,
+    Throughput,
     choose_sizes,
 )
+from hardware.throughput import EPOCHS, EPOCHS_IMAGES_ON_CPU, Sizes, model_throughput, network_costs, on_gpu
 from nppsim.io.files import table
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 
-EPOCHS = 3  # passes over the decisions of an update
-EPOCHS_IMAGES_ON_CPU = 2
-MAX_MINIBATCHES = 64  # maximum minibatches per epoch; with more, gradients are noisy and updates slow
 EVALUATOR_SHARE = 4  # an evaluation process during training has one simulator thread per this many cores
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Training speed of PPO, rollouts and updates together."""
+
+    decisions_per_s: float
+    source: str  # description of the measurement or estimate
+
+    def duration(self, decisions: int) -> str:
+        """Format the time of ``decisions`` decisions."""
+        minutes = decisions / self.decisions_per_s / 60
+        if minutes < 1:
+            return f"{60 * minutes:.0f} s"
+        return f"{minutes:.1f} min" if minutes < 60 else f"{minutes / 60:.1f} h"
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,7 @@ class Plan:
     device_budget: int  # upper limit of memory per GPU in bytes; 0 without a GPU
     total_timesteps: int | None  # length of the run in decisions, or None if unknown
     warnings: tuple[str, ...] = ()
+    speed: Speed | None = None  # expected speed of PPO
 
     # num_envs and minibatch_size are totals over all processes.
     num_envs = property(lambda self: self.settings["num_envs"].value)
@@ -105,6 +119,10 @@ class Plan:
         lines += ["", f"one update: {self.batch_size} decisions, {self.batch_size // self.minibatch_size} minibatches"]
         if self.updates is not None:
             lines.append(f"total:      {self.updates} updates for {self.total_timesteps} decisions")
+        if self.speed is not None:
+            steps = self.total_timesteps or MILLION
+            speed = f"{self.speed.decisions_per_s:,.0f} decisions/s, {self.speed.source}"
+            lines.append(f"duration:   {self.speed.duration(steps)} for {steps:,} decisions of PPO alone ({speed})")
         lines += [f"warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
 
@@ -124,6 +142,8 @@ class Plan:
             "device_bytes": self.device_bytes,
             "device_budget": self.device_budget,
             "warnings": list(self.warnings),
+            "speed": self.speed and vars(self.speed),
+            "minutes": self.total_timesteps and self.speed and self.total_timesteps / self.speed.decisions_per_s / 60,
         }
 
 
@@ -131,21 +151,25 @@ def plan(
     observations: Iterable[str],
     request: PlanRequest | None = None,
     *,
+    architecture: str = "",
     stacking: Stacking = NO_STACKS,
     carried_bytes: int = 0,
     machine: Machine | None = None,
     update: UpdateMemory | None = None,
     benchmark: Benchmark | None = None,
+    throughput: Throughput | None = None,
 ) -> Plan:
     """Return a plan that fits the machine.
 
     observations: keys or short names of the observations that the architecture reads.
     request: sizes and settings fixed by the user; None: none.
+    architecture: name, for stored figures of memory and speed; "" for estimates from the observations.
     stacking: frame stacking of the observations.
     carried_bytes: bytes of recurrent state or subtask that are stored with each decision.
     machine: machine to plan for; None: the machine that runs this process.
-    update: memory of one gradient step (``measure_update``); None: an estimate.
+    update: memory of one gradient step (``measure_update``); None: stored figures or an estimate.
     benchmark: measures candidates for threads and precision; None: use defaults for the hardware.
+    throughput: measured decisions per second by sizes; None: modelled (``model_throughput``).
     Raises PlanError if no plan fits; the message names the sizes to lower.
     """
     keys = layout.observation_keys(observations)
@@ -154,16 +178,60 @@ def plan(
     profile = find_profile(request.profile)
     device = _choose_device(request.device, profile, machine)
     gpus = 0 if device.value == "cpu" else _gpus_used(profile, machine, request.processes)
-    update = estimate_update(keys, stacking) if update is None else update
+    costs = network_costs(architecture, keys, stacking)
+    if update is None:
+        update = on_gpu(costs.update) if gpus and costs.update.source != "estimate" else costs.update
     needs = MemoryNeeds(
         keys, update, gpus, stacking, request.processes or 1, int(bool(request.evaluator)), carried_bytes
     )
-    task = Task(request, profile, machine, needs)
-    sizes, settings = choose_sizes(task)
-    settings |= _other_settings(task, sizes, benchmark, device)
-    rows = task.needs.rows(*sizes)
-    made = Plan(machine, keys, settings, gpus, rows, task.host_budget, task.device_budget, request.total_timesteps)
+    constraints = Constraints(request, profile, machine, needs)
+    epochs = request.epochs or (EPOCHS_IMAGES_ON_CPU if needs.slow_images else EPOCHS)
+    precision = str(choose_compute(constraints, 1, None)["precision"].value)
+    model = model_throughput(costs.sample_us, needs, machine, precision=precision, epochs=epochs)
+    settings = choose_sizes(constraints, throughput or model, throughput is not None)
+    sizes = Sizes(**{name: int(chosen.value or 0) for name, chosen in settings.items()})
+    settings |= {
+        "epochs": Chosen(epochs, "flag" if request.epochs else "default"),
+        **_other_settings(constraints, sizes, benchmark),
+        "device": device,
+    }
+    speed = Speed(model(sizes), f"modelled on generated levels: {costs.source}")
+    budgets = constraints.host_budget, constraints.device_budget
+    rows = needs.rows(*sizes)
+    made = Plan(machine, keys, settings, gpus, rows, *budgets, request.total_timesteps, speed=speed)
     return replace(made, warnings=tuple(_warnings(made, profile)))
+
+
+def _other_settings(constraints: Constraints, sizes: Sizes, benchmark: Benchmark | None) -> dict[str, Chosen]:
+    """Choose threads, precision and learning rate."""
+    request, cores = constraints.request, constraints.cores
+    simulator_threads = min(cores, sizes.num_envs)
+    return {
+        "simulator_threads": _requested_or(request.simulator_threads, simulator_threads, f"{cores} cores per process"),
+        **choose_compute(constraints, sizes.minibatch_size, benchmark),
+        "evaluator_threads": _choose_evaluator_threads(constraints),
+        "learning_rate": _choose_learning_rate(request.learning_rate, constraints.profile),
+    }
+
+
+def plan_table(plans: Mapping[str, Plan | PlanError], total_timesteps: int | None) -> str:
+    """Format a table with one row per architecture.  total_timesteps: decisions per run; None: one million."""
+    steps = total_timesteps or MILLION
+    amount = f"{steps / MILLION:g} M" if steps >= MILLION else f"{steps:,}"
+    header = ("architecture", "envs", "rollout", "minibatch", "precision", "host GB", "GPU GB", f"{amount} decisions")
+    rows: list[Sequence[object]] = []
+    notes = []
+    for name, made in plans.items():
+        if isinstance(made, PlanError):
+            rows.append((name, *["–"] * (len(header) - 1)))
+            notes.append(f"{name}: {made}")
+            continue
+        gpu = f"{made.device_bytes / GB:.2f}" if made.gpus else "–"
+        sizes = made.num_envs, made.rollout_length, made.minibatch_size, made.precision
+        duration = made.speed.duration(steps) if made.speed else "unknown"
+        rows.append((name, *sizes, f"{made.host_bytes / GB:.2f}", gpu, duration))
+    notes.append("durations of PPO alone: estimates, except with --measure")
+    return "\n".join([table(header, rows), "", *notes])
 
 
 def _choose_device(requested: str | None, profile: Profile | None, machine: Machine) -> Chosen:
@@ -205,26 +273,10 @@ def _gpus_used(profile: Profile | None, machine: Machine, processes: int | None)
     return wanted
 
 
-def _other_settings(task: Task, sizes: Sizes, benchmark: Benchmark | None, device: Chosen) -> dict[str, Chosen]:
-    """Choose all settings except the sizes."""
-    request, slow_images, cores = task.request, task.needs.slow_images, task.cores
-    simulator_threads = min(cores, sizes.num_envs)
-    return {
-        "epochs": _requested_or(request.epochs, EPOCHS_IMAGES_ON_CPU if slow_images else EPOCHS),
-        "simulator_threads": _requested_or(
-            request.simulator_threads, simulator_threads, f"{cores} cores for each process"
-        ),
-        **choose_compute(task, sizes.minibatch_size, benchmark),
-        "evaluator_threads": _choose_evaluator_threads(task),
-        "device": device,
-        "learning_rate": _choose_learning_rate(request.learning_rate, task.profile),
-    }
-
-
-def _choose_evaluator_threads(task: Task) -> Chosen:
-    if not task.request.evaluator:
+def _choose_evaluator_threads(constraints: Constraints) -> Chosen:
+    if not constraints.request.evaluator:
         return Chosen(None, "default")
-    cores = task.machine.cores
+    cores = constraints.machine.cores
     return Chosen(max(cores // EVALUATOR_SHARE, 1), "default", f"training uses all {cores} cores at the same time")
 
 

@@ -39,7 +39,8 @@ _COMMANDS: dict[str, tuple[Command, Flags, str]] = {}  # name -> (function, func
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status.
 
-    Status 0: success.  1: ``verify`` found a difference, or ``replays`` an unreadable file.  2: the command failed.
+    Status 0: success.  1: ``verify`` found a difference, ``replays`` an unreadable file, or ``bench`` a loss of speed.
+    2: the command failed.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
 
@@ -242,14 +243,16 @@ def _bench_flags(parser: Parser) -> None:
     parser.add_argument(
         "--start", action="store_true", help="only measure the start-up time, with and without compilation"
     )
+    stored = "compare with stored output of --json, of any machine, by the speed of calibration loops"
+    parser.add_argument("--baseline", metavar="FILE.json", help=stored)
 
 
 @_command("bench", "measure the speed of the simulator", _bench_flags)
-def _bench(arguments: argparse.Namespace) -> None:
-    from nppsim.measure import bench, machine, workload
+def _bench(arguments: argparse.Namespace) -> int:
+    from nppsim.measure import bench, machine, timing, workload
 
-    if arguments.start and (arguments.traces or arguments.threads or arguments.campaign):
-        raise ConfigError("--start only measures starts: leave out --traces, --campaign and --threads")
+    if arguments.start and (arguments.traces or arguments.threads or arguments.campaign or arguments.baseline):
+        raise ConfigError("--start only measures starts: leave out --traces, --campaign, --threads and --baseline")
     here = machine.machine() | machine.versions()
     if arguments.start:
         with tempfile.TemporaryDirectory() as folder:
@@ -258,7 +261,8 @@ def _bench(arguments: argparse.Namespace) -> None:
             print(json.dumps({"machine": here, "start_s": seconds}, indent=2))
         else:
             print(f"first start (compiles): {seconds['first']:.1f} s; later starts: {seconds['later']:.1f} s")
-        return
+        return 0
+    baseline = timing.load_baseline(arguments.baseline) if arguments.baseline else {}
     if arguments.traces:
         plays = workload.trace_plays(arguments.traces)
     else:
@@ -279,7 +283,13 @@ def _bench(arguments: argparse.Namespace) -> None:
         print(json.dumps({"machine": here, "workloads": workloads}, indent=2))
     else:
         print(f"{here['cpu']}, {here['cores']} cores; Python {here['python']}, Numba {here['numba']}")
-        print(bench.results_table(workloads))
+        print(bench.results_table(workloads, baseline))
+    slower = [name for name in workloads if name in baseline and timing.is_slower(workloads[name], baseline[name])]
+    if slower:
+        print(
+            f"more than {timing.TOLERANCE:.0%} slower than {arguments.baseline}: {', '.join(slower)}", file=sys.stderr
+        )
+    return int(bool(slower))
 
 
 def _colours_flag(parser: Parser) -> None:

@@ -223,18 +223,18 @@ def _level_records(compiled: list[LevelGeometry], levels: list[Level], rules: Ru
     uses_grid = np.array([len(c.grid) > 0 for c in compiled])
     records["grid"] = np.where(uses_grid, np.cumsum(uses_grid) - 1, 0)
 
-    def count(*types):
-        return np.array([np.count_nonzero(np.isin(c.entity_type, types)) for c in compiled])
-
-    records["first_moving"] = count(kinds.EXIT)
-    records["moves"] = [len(c.movers) for c in compiled] > count(kinds.EXIT)
-    records["moves"] |= count(kinds.BOOST_PAD) > 0
-    records["toggle_mines"] = count(kinds.TOGGLE_MINE) > 0
-    records["pads"] = count(kinds.LAUNCH_PAD) > 0
-    records["one_ways"] = count(kinds.ONE_WAY) > 0
-    records["blocks"] = count(*kinds.BLOCKS) > 0
-    # Exit switches follow their exits.
-    types = [np.where(c.entity_type == kinds.EXIT_SWITCH, kinds.EXIT, c.entity_type) for c in compiled]
+    # Entities are in type order.  Exit switches follow their exits, so they count as exits.
+    counts = np.array([np.bincount(c.entity_type, minlength=len(kinds.ENTITY_NAMES)) for c in compiled])
+    records["first_moving"] = counts[:, kinds.EXIT]
+    records["moves"] = [len(c.movers) for c in compiled] > counts[:, kinds.EXIT]
+    records["moves"] |= counts[:, kinds.BOOST_PAD] > 0
+    records["toggle_mines"] = counts[:, kinds.TOGGLE_MINE] > 0
+    records["pads"] = counts[:, kinds.LAUNCH_PAD] > 0
+    records["one_ways"] = counts[:, kinds.ONE_WAY] > 0
+    records["blocks"] = counts[:, list(kinds.BLOCKS)].any(axis=1)
+    counts[:, kinds.EXIT] += counts[:, kinds.EXIT_SWITCH]
+    counts[:, kinds.EXIT_SWITCH] = 0
+    ends = records["entity_first"][:, None] + np.cumsum(counts, axis=1)
     for name, first, last in (
         ("exits", kinds.EXIT, kinds.EXIT),
         ("doors", kinds.REGULAR_DOOR, kinds.REGULAR_DOOR),
@@ -242,8 +242,8 @@ def _level_records(compiled: list[LevelGeometry], levels: list[Level], rules: Ru
         ("boosts", kinds.BOOST_PAD, kinds.BOOST_PAD),
         ("toggles", kinds.TOGGLE_MINE, kinds.TOGGLE_MINE),
     ):
-        records[f"{name}_first"] = records["entity_first"] + [np.searchsorted(t, first, "left") for t in types]
-        records[f"{name}_end"] = records["entity_first"] + [np.searchsorted(t, last, "right") for t in types]
+        records[f"{name}_first"] = ends[:, first] - counts[:, first]
+        records[f"{name}_end"] = ends[:, last]
     return records
 
 

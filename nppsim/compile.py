@@ -302,9 +302,8 @@ def _door(door: _Entity) -> tuple[tuple[int, int, int, int], int, int, tuple[flo
     return (int(x - dx), int(y - dy), shape, door.index), cell, 2 * cell + is_horizontal, line
 
 
-def _mover(entity: _Entity) -> np.void:
+def _fill_mover(row: np.void, entity: _Entity) -> None:
     kind, orientation = entity.kind, entity.orientation
-    row = np.zeros(1, MOVER_DTYPE)[0]
     row["x"], row["y"], row["target_x"], row["target_y"] = entity.x, entity.y, entity.x, entity.y
     row["order"], row["entity"], row["type"] = entity.order, entity.index, kind
     row["cell_x"], row["cell_y"] = divmod(entity.cell, CELLS_Y)
@@ -318,7 +317,6 @@ def _mover(entity: _Entity) -> np.void:
     elif kind == kinds.LASER:
         row["direction"] = -1 if entity.mode == 1 else 1
         row["beam"] = _BEAM[orientation]
-    return row
 
 
 def _items(created: list[_Entity]) -> tuple[np.ndarray, np.ndarray]:
@@ -353,8 +351,12 @@ def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
             partner[i], partner[i + 1] = i + 1, i
     moving = [entity for entity in entities if entity.kind in kinds.MOVERS]
     mover[[entity.index for entity in moving]] = np.arange(len(moving))
+    movers = np.zeros(len(moving), MOVER_DTYPE)
+    for row, entity in zip(movers, moving, strict=True):
+        _fill_mover(row, entity)
     entity_cell_start, entity_items = _items(created)
-    one_ways = [entity.cell for entity in created if entity.kind == kinds.ONE_WAY]
+    has_one_way = np.zeros(NUM_CELLS, bool)
+    has_one_way[[entity.cell for entity in created if entity.kind == kinds.ONE_WAY]] = True
 
     stage = stage_of(level)
     doors = np.array(door_segments, SEGMENT_DTYPE)
@@ -370,7 +372,7 @@ def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
         cell_start=cell_start,
         near=NEAR_SEGMENTS * cells_near(np.diff(cell_start) > 0)
         | NEAR_ITEMS * cells_near(np.diff(entity_cell_start) > 0)
-        | NEAR_ONE_WAYS * cells_near(np.isin(np.arange(NUM_CELLS), one_ways)),
+        | NEAR_ONE_WAYS * cells_near(has_one_way),
         entity_type=np.array([e.kind for e in entities], np.int16),
         entity_number=np.array([e.number for e in entities], np.int16),
         entity_xy=np.array([(e.x, e.y) for e in entities]).reshape(-1, 2),
@@ -382,6 +384,6 @@ def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
         entity_shape=shape,
         entity_edge=edge,
         initial=np.array(initial, np.uint8).reshape(-1, 3),
-        movers=np.array([_mover(entity) for entity in moving], MOVER_DTYPE),
+        movers=movers,
         grid=half_cell_grid(stage, edge[edge >= 0].tolist()) if uses_grid else np.zeros(0, np.uint8),
     )

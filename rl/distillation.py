@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from gymnasium import spaces
 
-from hardware.thread_pool import ThreadPool, summed_gradients
+from bc.thread_pool import ThreadPool, summed_gradients
 from nppsim.actions import MIRRORED_ACTION, NUM_ACTIONS
 from nppsim.errors import UserError
 from nppsim.gym.spaces import observation_space
@@ -145,7 +145,7 @@ class Distiller:
     def _collect_rollout(self) -> tuple[np.ndarray, float, float]:
         """Fill the buffer; return finished episodes, divergence and agreement."""
         sim, sampler, buffer = self.env.sim, self.env.sampler, self._buffer
-        self.student.set_training_mode(False)
+        self.student.eval()
         self.student.forget()
         episodes, divergence, agreed = [np.empty(0, sim.episode.dtype)], 0.0, 0.0
         buffer.begin(sim.obs)
@@ -186,7 +186,7 @@ class Distiller:
     def _learn(self) -> None:
         """Minimise the divergence from the stored outputs of the teacher."""
         buffer, targets = self._buffer, self._buffer.flat("log_probs")
-        self.student.set_training_mode(True)
+        self.student.train()
         size = min(self.settings.minibatch_size, len(buffer))
         for epoch in range(self.settings.epochs):
             mirrored = self._mirrors and epoch % 2 == 1

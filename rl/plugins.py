@@ -1,4 +1,4 @@
-"""Plug-ins: Python files and modules of the user that register networks, curriculum strategies or reward presets.
+"""Plug-ins: the user's Python files and modules, which register networks, curriculum strategies or reward presets.
 
     load(["mine.py", "my_package.networks"])     # each calls e.g. rl.policy.architectures.register
 
@@ -11,11 +11,35 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from nppsim.errors import ConfigError, UserError
 
-FLAG = "--plugin"
+TRUST_FLAG = "--trust-plugins"
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Plug-ins of stored files that may be imported: all, or those that the user gave."""
+
+    all: bool = False
+    given: tuple[str, ...] = ()
+
+    def check(self, stored: object, path: Path) -> None:
+        """Raise ConfigError if a stored file names plug-ins that are not trusted, as importing them runs their code.
+
+        stored: value of "plugins" in the file.
+        path: the file, for the message.
+        """
+        names = [str(name) for name in stored] if isinstance(stored, list) else []
+        known = {os.path.realpath(name) for name in self.given}
+        if others := [name for name in names if not self.all and os.path.realpath(name) not in known]:
+            advice = f"if you trust this code, give {TRUST_FLAG}, or --plugin with the same names"
+            raise ConfigError(f"{path}: names plug-ins, which would be executed: {', '.join(others)}; {advice}")
+
+
+NO_TRUST = Trust()
 
 
 def load(plugins: Iterable[str]) -> None:
@@ -26,12 +50,15 @@ def load(plugins: Iterable[str]) -> None:
     """
     for plugin in plugins:
         try:
-            _load_file(Path(plugin).resolve()) if plugin.endswith(".py") else importlib.import_module(plugin)
+            if plugin.endswith(".py"):
+                _load_file(Path(plugin).resolve())
+            else:
+                importlib.import_module(plugin)
         except UserError:
             raise
         except Exception as error:  # the user's code may raise any error
             advice = f"cannot be imported ({type(error).__name__}: {error}); give a Python file, or an installed module"
-            raise ConfigError(advice, FLAG, plugin) from error
+            raise ConfigError(advice, "--plugin", plugin) from error
 
 
 def _load_file(path: Path) -> None:

@@ -6,8 +6,9 @@ python scripts/compare_runs.py RUN --reference BAND.json              # with ref
 python scripts/compare_runs.py SEED1 SEED2 ... --write-reference BAND.json
 
 The runs may be from different versions of the project.
-Exit status: 0 no difference beyond the tolerance; 1 a difference, or a value outside its band; 2 undecided, or bad input;
-130 after Ctrl-C.  With three or more runs, the comparison of the last with the first counts.  See docs/evaluate.md.
+Exit status: 0 no difference beyond the tolerance, or with --exact equal digests; 1 a difference, or a value outside its band;
+2 undecided, or bad input; 130 after Ctrl-C.  With three or more runs, the comparison of the last with the first counts.  See
+docs/evaluate.md.
 """
 
 import argparse
@@ -54,34 +55,30 @@ def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
 
     tolerance = Tolerance(arguments.tolerance / 100, arguments.speed_tolerance / 100, arguments.exact)
     columns = COLUMNS.get(len(sides), tuple(map(str, range(1, len(sides) + 1))))
+    paths = dict(zip(columns, arguments.runs, strict=True))
     found = differences([side[0].metadata for side in sides])
-    comparisons = [compare_runs(sides[0], side, tolerance) for side in sides[1:]]
+    comparisons = {
+        name: compare_runs(sides[0], side, tolerance) for name, side in zip(columns[1:], sides[1:], strict=True)
+    }
     if arguments.json:
-        metadata = {
-            "runs": {name: str(path) for name, path in zip(columns, arguments.runs, strict=True)},
-            "differences": [
-                {"what": row.part, "name": row.name, "values": [entry._asdict() for entry in row.values]}
-                for row in found
-            ],
-            "comparisons": [
-                {"a": columns[0], "b": name, "labels": [one.to_dict() for one in rows]}
-                for name, rows in zip(columns[1:], comparisons, strict=True)
-            ],
-        }
-        _print_json(metadata)
+        rows = [
+            {"what": one.part, "name": one.name, "values": [entry._asdict() for entry in one.values]} for one in found
+        ]
+        labels = [
+            {"a": columns[0], "b": name, "labels": [one.to_dict() for one in some]}
+            for name, some in comparisons.items()
+        ]
+        _print_json({"runs": paths, "differences": rows, "comparisons": labels})
     else:
-        for name, path in zip(columns, arguments.runs, strict=True):
-            print(f"{name}: {path}")
-        print(
-            f"\n{difference_table(found, columns)}" if found else "\nsettings, data, versions and machine are the same"
-        )
-        for name, rows in zip(columns[1:], comparisons, strict=True):
-            print(f"\n# A: {columns[0]}, B: {name}")
-            for one in rows:
-                print(f"\n{one.text()}")
-    if any(one.different for one in comparisons[-1]):
+        print("\n".join(f"{name}: {path}" for name, path in paths.items()))
+        table = difference_table(found, columns) if found else "settings, data, versions and machine are the same"
+        print(f"\n{table}")
+        for name, some in comparisons.items():
+            print("\n\n".join([f"\n# A: {columns[0]}, B: {name}", *(one.text() for one in some)]))
+    last = comparisons[columns[-1]]
+    if any(one.different for one in last):
         return DIFFERENT
-    return 0 if all(one.decided for one in comparisons[-1]) else errors.REFUSED
+    return 0 if all(one.decided for one in last) else errors.REFUSED
 
 
 def compare_with_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
@@ -90,14 +87,12 @@ def compare_with_reference(sides: "list[list[Run]]", arguments: argparse.Namespa
     from rl.tools.reference import check_run, load_reference
 
     reference = load_reference(arguments.reference)
-    runs = [run for side in sides for run in side if run.label == reference["label"]]
-    if not runs:
-        raise ResultsError(
-            f"{arguments.reference}: the reference is for {reference['label']}; give a run of that label"
-        )
-    reports = [check_run(run, reference) for run in runs]
+    label = reference["label"]
+    reports = [check_run(run, reference) for side in sides for run in side if run.label == label]
+    if not reports:
+        raise ResultsError(f"{arguments.reference}: the reference is for {label}; give a run of that label")
     if arguments.json:
-        _print_json({"reference": str(arguments.reference), "runs": [report.to_dict() for report in reports]})
+        _print_json({"reference": arguments.reference, "runs": [report.to_dict() for report in reports]})
     else:
         print("\n\n".join(f"{report.name}\n{report.text()}" for report in reports))
     if any(report.alarms for report in reports):
@@ -119,8 +114,8 @@ def write_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> 
     return 0
 
 
-def _print_json(metadata: dict) -> None:
-    print(json.dumps(metadata, indent=2, default=str))
+def _print_json(values: dict) -> None:
+    print(json.dumps(values, indent=2, default=str))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -135,7 +130,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_flag(Setting(points, flag="tolerance", kind=float, default=0.0, low=0, high=100))
     slower = "accepted difference of the time per decision in percent"
     parser.add_flag(Setting(slower, flag="speed-tolerance", kind=float, default=10.0, low=0, high=1000))
-    same = "also require that each training has the same digests as a training of the other run"
+    same = "require equal digests of all updates; success and speed do not count"
     parser.add_flag(Setting(same, flag="exact", kind=bool, default=False))
     parser.add_flag(Setting("print JSON", flag="json", kind=bool, default=False))
     arguments = parser.parse_args(argv)

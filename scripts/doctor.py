@@ -15,6 +15,8 @@ from pathlib import Path
 from nppsim import errors
 from nppsim.settings import Parser
 
+DESCRIPTION = "Check the data, settings, network and first updates of an experiment, or the files of a run."
+
 
 def main(argv: list[str]) -> int:
     """Return the exit status: 0 if no check failed, 1 if one did, 2 for bad input, 130 after Ctrl-C."""
@@ -22,43 +24,45 @@ def main(argv: list[str]) -> int:
     def job() -> int:
         errors.needed("torch", "train")
         from rl import plugins
-        from rl.checks.doctor import GROUPS, findings_table, to_dict
+        from rl.checks.check import results_table, to_dict
+        from rl.checks.doctor import GROUPS
         from rl.config import ExperimentConfig
-        from rl.tools.doctor import examine_checkpoint, examine_config, examine_run
+        from rl.tools import doctor
 
-        parser = Parser(prog="doctor.py", description=__doc__.partition("\n")[0])
-        what = parser.add_mutually_exclusive_group()
-        config = "config.json of an experiment to check in a short trial training"
-        what.add_argument("--run-config", type=Path, metavar="FILE", help=config)
-        what.add_argument("--checkpoint", type=Path, metavar="FILE", help="checkpoint of an agent to check")
-        folder = "folder of an experiment: check its files, then run a short trial training"
-        what.add_argument("--run", type=Path, metavar="DIR", help=folder)
-        parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-        groups = ", ".join(f"{name} ({what_is_checked})" for name, what_is_checked in GROUPS.items())
-        parser.add_argument(
-            "--only",
-            nargs="+",
-            action="extend",
-            metavar="NAME",
-            help=f"run only these checks or groups of checks; groups: {groups}",
-        )
+        parser = Parser(prog="doctor.py", description=DESCRIPTION)
+        source = parser.add_mutually_exclusive_group()
+        config = "config.json of an experiment to check in a trial run"
+        source.add_argument("--run-config", type=Path, metavar="FILE", help=config)
+        source.add_argument("--checkpoint", type=Path, metavar="FILE", help="checkpoint of an agent to check")
+        folder = "folder of an experiment: check its files, then its settings in a trial run"
+        source.add_argument("--run", type=Path, metavar="DIR", help=folder)
+        parser.add_argument("--json", action="store_true", help="print the results as JSON")
+        groups = ", ".join(f"{name} ({content})" for name, content in GROUPS.items())
+        only = f"run only these checks or groups of checks; groups: {groups}"
+        parser.add_argument("--only", nargs="+", action="extend", metavar="NAME", help=only)
         parser.add_setting(ExperimentConfig, "plugins")
+        trusted = "import the plug-ins that the config.json names, which runs their code"
+        parser.add_argument(plugins.TRUST_FLAG, action="store_true", help=trusted)
         parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
         arguments = parser.parse_args(argv)
-        plugins.load(getattr(arguments, "plugin", ()))
-        only = tuple(arguments.only) if arguments.only else None
+        given = tuple(getattr(arguments, "plugin", ()))
+        plugins.load(given)
+        trust = plugins.Trust(arguments.trust_plugins, given)
+        names = tuple(arguments.only) if arguments.only else None
 
         def log(line: str) -> None:
             print(line, file=sys.stderr)
 
         if arguments.checkpoint:
-            doctor = examine_checkpoint(arguments.checkpoint, log, only)
+            done = doctor.check_agent(arguments.checkpoint, log, names)
         elif arguments.run:
-            doctor = examine_run(arguments.run, log, only)
+            done = doctor.check_run(arguments.run, log, names, trust)
+        elif arguments.run_config:
+            done = doctor.check_config(arguments.run_config, log, names, trust)
         else:
-            doctor = examine_config(arguments.run_config, log, only)
-        print(json.dumps(to_dict(doctor.findings), indent=1) if arguments.json else findings_table(doctor.findings))
-        return int(doctor.failed)
+            done = doctor.check_default(log, names)
+        print(json.dumps(to_dict(done.results), indent=1) if arguments.json else results_table(done.results))
+        return int(done.failed)
 
     return errors.run(job, debug="--debug" in argv)
 

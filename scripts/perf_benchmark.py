@@ -6,9 +6,13 @@ python scripts/perf_benchmark.py --phase before --output results/before.json # .
 python scripts/perf_benchmark.py --phase after --baseline results/before.json
 python scripts/perf_benchmark.py --report results
 
+With default settings, the speed is also compared with the baseline of this project, which was measured on another machine:
+speeds are divided by the speed of calibration loops.
+
 Exit status: 0 success; 1 unstable (the coefficient of variation is 20 % or more, and nothing is stored); 2 validation found a
-mismatch, or compared nothing; 3 slower than a baseline by more than --threshold; 4 bad input, or results that cannot be
-compared; 130 after Ctrl-C.  If several apply, the first of 4, 2, 1, 3 is returned.  See docs/evaluate.md.
+mismatch, or compared nothing; 3 slower than a baseline by more than --threshold, or than the project's baseline by more than
+20 %; 4 bad input, or results that cannot be compared; 130 after Ctrl-C.  If several apply, the first of 4, 2, 1, 3 is
+returned.  See docs/evaluate.md.
 """
 
 import argparse
@@ -23,7 +27,7 @@ from nppsim.io.files import check_output_file, write_json
 from nppsim.levels.level_set import LevelSet
 from nppsim.measure import throughput
 from nppsim.measure.machine import conditions
-from nppsim.measure.timing import POOR
+from nppsim.measure.timing import POOR, TOLERANCE, is_slower, relative_speeds
 from nppsim.measure.workload import Amount, Workload, generated_levels, random_levels, random_play, recorded_play
 from nppsim.settings import Parser, Setting
 
@@ -39,6 +43,7 @@ NUM_LEVELS = 40  # generated or random levels
 # Defaults of flags.
 REPLAYS = Path("datasets/demonstrations")
 THRESHOLD = 0.1  # a larger slow-down counts as regression
+STORED = Path(__file__).parents[1] / "benchmarks" / "results" / "perf_benchmark.json"  # written with --output
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -62,17 +67,32 @@ def run(arguments: argparse.Namespace, amount: Amount) -> int:
     if arguments.output:
         check_output_file(arguments.output, "--output")
     work = workload(arguments, amount)
-    baselines = load_baselines(arguments, work)
+    baselines = {str(path): throughput.load_result(path) for path in arguments.baseline or ()}
+    now = conditions() | {"settings": work.key}
+    for name, baseline in baselines.items():
+        throughput.check_comparable(now, baseline, name)
     print(f"{work.source}: {amount.envs} environments, {amount.rounds} rounds of {amount.iterations}")
     for note in work.notes:
         print(note)
     result = throughput.measure(work, phase=arguments.phase or "")
     print(throughput.describe(result), flush=True)
-    found = {check_stability(result)}
+    found = {compare_with_stored(result)}
+    if result["stability"] == POOR:
+        print(
+            "unstable: the rounds differ too much to store the result; wait for an idle machine, or raise --iterations"
+        )
+        found.add(UNSTABLE)
     if baselines:
-        found.add(check_regression(result, baselines, arguments.threshold or THRESHOLD))
+        print(throughput.comparison_table(result, baselines))
+        limit = arguments.threshold or THRESHOLD
+        slower = [name for name, stored in baselines.items() if throughput.has_regressed(result, stored, limit)]
+        if slower:
+            print(f"regression: more than {limit:.0%} slower than {', '.join(slower)}")
+            found.add(REGRESSION)
     if arguments.profile:
-        result["profile"] = profile(work)
+        profiled = throughput.side_by_side(work, profile=True)
+        print(f"{profiled.profile_table()}\ntime with profiling / without: {profiled.ratio}")
+        result["profile"] = {name: getattr(profiled, name) for name in ("phases", "decisions", "seconds")}
     if arguments.shadow:
         result["shadow"], status = validate(work)
         found.add(status)
@@ -84,45 +104,17 @@ def run(arguments: argparse.Namespace, amount: Amount) -> int:
     return next((status for status in (MISMATCH, UNSTABLE, REGRESSION) if status in found), GOOD)
 
 
-def load_baselines(arguments: argparse.Namespace, work: Workload) -> dict[str, dict]:
-    """Load the stored results to compare with.  Raises TimingError for a result that cannot be compared."""
-    baselines = {str(path): throughput.load_result(path) for path in arguments.baseline or ()}
-    now = conditions() | {"settings": work.key}
-    for name, baseline in baselines.items():
-        throughput.check_comparable(now, baseline, name)
-    return baselines
-
-
-def check_stability(result: Mapping) -> int:
-    """Return UNSTABLE and print a line if the speeds of the rounds differ too much, else return GOOD."""
-    if result["stability"] != POOR:
+def compare_with_stored(result: Mapping) -> int:
+    """Compare a result with the project's baseline, if that has the same settings; return GOOD or REGRESSION."""
+    stored = throughput.load_result(STORED) if STORED.exists() else None
+    if stored is None or stored["settings"] != result["settings"]:
         return GOOD
-    print(
-        "unstable: the rounds differ too much to store the result; wait until the machine is idle, or raise --iterations"
-    )
-    return UNSTABLE
-
-
-def check_regression(result: Mapping, baselines: Mapping[str, Mapping], threshold: float) -> int:
-    """Print the comparison with each baseline (name -> result); return REGRESSION if it is too slow."""
-    print(throughput.comparison_table(result, baselines))
-    slower = [
-        name
-        for name, baseline in baselines.items()
-        if throughput.compare_with_baseline(result, baseline, name).regressed(threshold)
-    ]
-    if not slower:
+    ratios = ", ".join(f"{ratio:.2f} by the {loop} loop" for loop, ratio in relative_speeds(result, stored).items())
+    print(f"speed relative to the project's baseline of {stored['date'][:10]}: {ratios}")
+    if not is_slower(result, stored):
         return GOOD
-    print(f"regression: more than {threshold:.0%} slower than {', '.join(slower)}")
+    print(f"regression: more than {TOLERANCE:.0%} slower than the project's baseline")
     return REGRESSION
-
-
-def profile(work: Workload) -> dict:
-    """Run extra rounds with profiling and print the time of each phase; return the values to store."""
-    profiled = throughput.side_by_side(work, profile=True)
-    print(profiled.profile_table())
-    print(f"time with profiling / without: {profiled.ratio}")
-    return {"ns": profiled.phases, "decisions": profiled.decisions, "seconds": profiled.seconds}
 
 
 def validate(work: Workload) -> tuple[dict, int]:
@@ -159,10 +151,16 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
     Raises ConfigError for flags without effect.
     """
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    _add_source_flags(parser)
+    add = parser.add_argument
+    add("--actions", choices=("random", "recorded"), help="actions to play; default: random")
+    replays = f"replays for recorded actions (default: {REPLAYS})"
+    add("--replays", "--replay-data-dir", type=Path, metavar="DIR", help=replays)
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--levels", type=Path, metavar="DIR", help="play random actions on the levels of this folder")
+    density = "play random actions on random levels with this share of solid tiles"
+    parser.add_flag(Setting(density, flag="density", kind=float, low=0, below=1), source)
     for field in fields(Amount):
         parser.add_setting(Amount, field.name)
-    add = parser.add_argument
     profile = "run extra rounds with profiling, and print the time of each phase"
     add("--profile", action="store_true", default=None, help=profile)
     add("--shadow", action="store_true", default=None, help="run extra rounds in which every step is validated")
@@ -173,35 +171,17 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
     parser.add_flag(Setting(slow_down, flag="threshold", kind=float, above=0, below=1))
     add("--report", type=Path, metavar="DIR", help="only print a summary of the results in this folder")
     arguments = parser.parse_args(argv)
-    _check(arguments)
-    return arguments, parser.build(Amount, arguments)
-
-
-def _add_source_flags(parser: Parser) -> None:
-    """Add the flags that select levels and actions."""
-    add = parser.add_argument
-    add("--actions", choices=("random", "recorded"), help="actions to play; default: random")
-    replays = f"replays for recorded actions (default: {REPLAYS})"
-    add("--replays", "--replay-data-dir", type=Path, metavar="DIR", help=replays)
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--levels", type=Path, metavar="DIR", help="play random actions on the levels of this folder")
-    density = "play random actions on random levels with this share of solid tiles"
-    parser.add_flag(Setting(density, flag="density", kind=float, low=0, below=1), source)
-
-
-def _check(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError for flags that would have no effect."""
     given = {name for name, value in vars(arguments).items() if value is not None}
-    sources = {"levels", "density"}
-    idle = {
+    recorded = arguments.actions == "recorded"
+    for why, names in {
         "with --report": given - {"report"} if arguments.report else set(),
-        "with --actions recorded": given & sources if arguments.actions == "recorded" else set(),
-        "without --actions recorded": given & {"replays"} if arguments.actions != "recorded" else set(),
-        "without --baseline": given & {"threshold"} if not arguments.baseline else set(),
-    }
-    for why, names in idle.items():
+        "with --actions recorded": given & {"levels", "density"} if recorded else set(),
+        "without --actions recorded": set() if recorded else given & {"replays"},
+        "without --baseline": set() if arguments.baseline else given & {"threshold"},
+    }.items():
         for name in sorted(names):
             raise ConfigError(f"has no effect {why}; leave it out", f"--{name.replace('_', '-')}")
+    return arguments, parser.build(Amount, arguments)
 
 
 if __name__ == "__main__":

@@ -82,14 +82,8 @@ def profile(configuration: Configuration, amount: Amount) -> dict:
     entities = ", ".join(f"{name} {count}" for name, count in work.coverage.items())
     print(f"\n## {configuration.name}\n\n{len(levels)} levels with {entities}\n\n{measured.profile_table()}")
     print(f"time with profiling / without: {measured.ratio}", flush=True)
-    rows, left_out = measured.phase_rows()
-    return {
-        "settings": work.key,
-        "coverage": work.coverage,
-        "phases": [row._asdict() for row in rows],
-        "left_out": left_out,
-        "overhead": vars(measured.ratio),
-    }
+    phases = [row._asdict() for row in measured.phase_rows()]
+    return {"settings": work.key, "coverage": work.coverage, "phases": phases, "overhead": vars(measured.ratio)}
 
 
 def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 import bc.__main__
-import hardware.__main__
 import nppsim.__main__
 from nppsim.errors import MissingPackageError
 
@@ -19,7 +18,6 @@ SCRIPTS = sorted(path.name for path in (ROOT / "scripts").glob("*.py"))
 MODULES = {
     "nppsim": nppsim.__main__,
     "bc": bc.__main__,
-    "hardware": hardware.__main__,
 }
 
 

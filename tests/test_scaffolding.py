@@ -54,10 +54,7 @@ def test_nppsim_and_hardware_import_without_torch():
 
 
 def test_package_dependencies_point_down():
-    """scripts -> rl -> bc -> hardware -> nppsim, also for imports inside functions.
-
-    ``python -m hardware`` counts as a script: it names the architectures, which are defined in ``rl``.
-    """
+    """scripts -> rl -> bc -> hardware -> nppsim, also for imports inside functions."""
     forbidden = {
         "nppsim": {"bc", "rl", "hardware", "scripts", "torch", "stable_baselines3"},
         "hardware": {"bc", "rl", "scripts", "stable_baselines3"},
@@ -67,8 +64,6 @@ def test_package_dependencies_point_down():
     imports = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
     for package, names in forbidden.items():
         for path in (ROOT / package).rglob("*.py"):
-            if path == ROOT / "hardware" / "__main__.py":
-                continue
             found = set(imports.findall(path.read_text())) & names
             assert not found, f"{path.relative_to(ROOT)} imports {', '.join(sorted(found))}"
 

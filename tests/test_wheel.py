@@ -32,14 +32,12 @@ def test_entry_points_are_functions(place):
 
 
 def test_other_packages_add_commands(monkeypatch, capsys):
-    import hardware.__main__
-
     class Entry:
         def load(self):
-            return hardware.__main__.main
+            return load_script("hardware_plan").main
 
-    monkeypatch.setattr(command_line, "_plugin_commands", lambda: {"hardware": Entry()})
-    assert command_line.main(["hardware", "plan", "--architecture", "none such"]) == 2
+    monkeypatch.setattr(command_line, "_plugin_commands", lambda: {"hardware-plan": Entry()})
+    assert command_line.main(["hardware-plan", "--architecture", "none such"]) == 2
     assert "none such" in capsys.readouterr().err
 
 

@@ -1,8 +1,8 @@
 """Benchmarks of the simulator: physics alone, decisions with observations, restarts, snapshots, compilation of levels.
 
 Random inputs are drawn and kernels compiled before the timing starts.  A result is the median of several rounds.  The
-speed of shared machines varies, so every result includes the speed of two calibration loops, one in pure Python and one
-in Numba.  Compare results only if their calibration agrees.
+speed of shared machines varies, so the speed of two calibration loops is measured beside every round.  ``relative`` is the
+speed per speed of a loop, which is compared between machines (``timing.relative_speeds``).
 """
 
 import os
@@ -10,9 +10,9 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from nppsim.io.files import table
 from nppsim.levels.kinds import EXIT, MINES, MOVERS
 from nppsim.levels.level import TYPE, Level
 from nppsim.measure.player import DecisionPlayer, FramePlayer
-from nppsim.measure.timing import measure_rounds, seconds_of
+from nppsim.measure.timing import measure_rounds, relative_speeds, relative_to_loops, seconds_of
 from nppsim.measure.workload import Play
 from nppsim.observe import layout
 from nppsim.parallel.workers import usable_cores
@@ -48,16 +48,13 @@ OBSERVATION_SETS = {
 CAMPAIGN_SETS = {"campaign": OBSERVATION_SETS["state_only"], "campaign_foresight": OBSERVATION_SETS["foresight"]}
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """Work to be timed."""
 
     unit: str  # unit of the work, such as "frames"
     run: Callable[[], int]  # does a portion of the work and returns how many units it did
     observations: tuple[str, ...] = ()  # observation keys
-    phases: Callable[[], dict[str, float]] | None = (
-        None  # returns nanoseconds per unit of work by phase; None: no profile
-    )
+    phases: Callable[[], dict[str, float]] = dict  # returns nanoseconds per unit of work by phase
 
 
 def benchmark(
@@ -74,59 +71,59 @@ def benchmark(
     threads: numbers of threads; each multi-threaded workload runs once with each number.
     campaign: levels of the game for the workloads of CAMPAIGN_SETS, which are skipped without such levels.
     Keys of a result: "unit", "per_s" (units per second of all threads together), "per_s_per_core", "slowest" and "fastest"
-    (units per second of these rounds), "threads", "observations", "calibration" (see ``calibrate``), and if the
-    workload measures them "frames_per_s_per_core", "decisions_per_s_per_core" and "phases_ns_per_decision".
+    (units per second of these rounds), "threads", "observations", "calibration" (median speed of each calibration loop),
+    "relative" (see ``relative_to_loops``), and if the workload measures them "frames_per_s_per_core",
+    "decisions_per_s_per_core" and "phases_ns_per_decision".
     Raises ConfigError for more threads than usable cores.
     """
     if not all(1 <= count <= usable_cores() for count in threads):
         raise ConfigError(f"give 1 to {usable_cores()}, the number of usable cores", "threads", tuple(threads))
-    bank = LevelBank(campaign) if campaign else ()
+    levels, bank = [play.level for play in plays], LevelBank(campaign) if campaign else ()
     for count in threads:
-        jobs = _physics(plays, count) | _decisions([play.level for play in plays], count, OBSERVATION_SETS)
+        workloads = _physics(plays, count) | _decisions(levels, count, OBSERVATION_SETS)
         if bank:
-            jobs |= _decisions(bank, count, CAMPAIGN_SETS)
+            workloads |= _decisions(bank, count, CAMPAIGN_SETS)
         if count == 1:
-            jobs |= _on_one_core(plays)
-        for name, prepare in jobs.items():
-            yield f"{name}/{count}", _measured(prepare(), count, rounds, seconds)
+            workloads |= _on_one_core(levels)
+        for name, prepare in workloads.items():
+            yield f"{name}/{count}", measure_work(prepare(), count, rounds, seconds)
 
 
-def _measured(job: Work, threads: int, rounds: int, seconds: float) -> dict:
-    """Time one workload and return the result.  seconds: time of all rounds together."""
-    portion = job.run()  # the first call compiles the kernels
-    calls = max(round(seconds / rounds / seconds_of(job.run)), 1)
-
-    def work() -> None:
-        for _ in range(calls):
-            job.run()
-
-    timed = measure_rounds(work, rounds, calls * portion)
-    per_s = statistics.median(timed.rates)
-    result = {"unit": job.unit, "per_s": per_s, "per_s_per_core": per_s / threads, "threads": threads}
-    if job.unit == "frames":
+def measure_work(work: Work, threads: int, rounds: int, seconds: float) -> dict:
+    """Time one workload and return its result (see ``benchmark``).  seconds: time of all rounds together."""
+    portion = work.run()  # the first call compiles the kernels
+    calls = max(round(seconds / rounds / seconds_of(work.run)), 1)
+    timed = measure_rounds(lambda: [work.run() for _ in range(calls)], rounds)
+    rates = [calls * portion / round_s for round_s in timed.seconds]
+    per_s = statistics.median(rates)
+    result = {"unit": work.unit, "per_s": per_s, "per_s_per_core": per_s / threads, "threads": threads}
+    if work.unit == "frames":
         result["frames_per_s_per_core"] = per_s / threads
-    if job.unit == "decisions":
+    if work.unit == "decisions":
         result["decisions_per_s_per_core"] = per_s / threads
-        result["frames_per_s_per_core"] = (
-            per_s / threads * FRAME_SKIP
-        )  # slightly too high: an episode's last decision may be shorter
-    result["slowest"], result["fastest"] = min(timed.rates), max(timed.rates)
-    result["observations"] = list(job.observations)
-    result["calibration"] = timed.median_calibration()
-    if job.phases is not None:
-        result["phases_ns_per_decision"] = job.phases()
+        # Slightly too high: an episode's last decision may be shorter.
+        result["frames_per_s_per_core"] = per_s / threads * FRAME_SKIP
+    result["slowest"], result["fastest"] = min(rates), max(rates)
+    result["observations"] = list(work.observations)
+    result["calibration"] = {loop: statistics.median(speeds) for loop, speeds in timed.calibration.items()}
+    result["relative"] = relative_to_loops(rates, timed.calibration)
+    if phases := work.phases():
+        result["phases_ns_per_decision"] = phases
     return result
 
 
-def results_table(results: Mapping[str, Mapping]) -> str:
-    """Format results of ``benchmark`` (name -> result) as a table."""
-    header = ("workload", "unit", "per s", "per s, core", "slowest", "fastest", "Python, 10^6/s", "Numba, 10^6/s")
+def results_table(results: Mapping[str, Mapping], baseline: Mapping[str, Mapping]) -> str:
+    """Format results of ``benchmark`` (name -> result) as a table, with their speeds relative to stored results."""
+    header = ["workload", "unit", "per s", "per s, core", "slowest", "fastest", "Python, 10^6/s", "Numba, 10^6/s"]
     rows = []
     for name, result in results.items():
         figures = [f"{result[key]:,.0f}" for key in ("per_s", "per_s_per_core", "slowest", "fastest")]
         loops = result["calibration"]
-        rows.append((name, result["unit"], *figures, f"{loops['python']:.1f}", f"{loops['numba']:.0f}"))
-    return table(header, rows, align="llrrrrrr")
+        rows.append([name, result["unit"], *figures, f"{loops['python']:.1f}", f"{loops['numba']:.0f}"])
+        if baseline:
+            known = relative_speeds(result, baseline[name]) if name in baseline else {}
+            rows[-1].append(" to ".join(f"{ratio:.2f}" for ratio in sorted(known.values())))
+    return table([*header, "of baseline"] if baseline else header, rows, align="llrrrrrr" + "r" * bool(baseline))
 
 
 def measure_start(folder: str | Path) -> dict[str, float]:
@@ -134,7 +131,6 @@ def measure_start(folder: str | Path) -> dict[str, float]:
 
     folder: empty folder in which Numba caches the compiled code.
     """
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
     program = """
 import numpy as np
 from nppsim import BatchSimulator
@@ -143,6 +139,7 @@ simulator = BatchSimulator([generate("simple", 0)[0]], 1)
 simulator.reset()
 simulator.step(np.zeros(1, int))
 """
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
     start = partial(subprocess.run, [sys.executable, "-c", program], env=environment, check=True)
     return {"first": seconds_of(start), "later": seconds_of(start)}
 
@@ -152,28 +149,19 @@ simulator.step(np.zeros(1, int))
 
 
 def _physics(plays: Sequence[Play], threads: int) -> dict[str, Callable[[], Work]]:
-    """Workloads of physics alone, one per group of levels.
-
-    The groups are levels with moving entities, levels with mines but no moving entities, and levels with neither.  Groups
-    without levels in ``plays`` are omitted.
-    """
+    """Workloads of physics alone on levels with neither mines nor movers, with mines alone, and with movers."""
     groups: dict[str, list[Play]] = {"physics": [], "physics_mines": [], "physics_movers": []}
     for play in plays:
-        groups[_group(play.level)].append(play)
-    return {name: partial(_frames, group, threads) for name, group in groups.items() if group}
+        types = set(play.level.records[1:, TYPE].tolist())
+        moving, mines = types & (set(MOVERS) - {EXIT}), types & set(MINES)
+        groups["physics_movers" if moving else "physics_mines" if mines else "physics"].append(play)
 
+    def prepare(group: Sequence[Play]) -> Work:
+        bank = LevelBank([play.level for play in group])
+        player = FramePlayer(bank, [play.inputs for play in group], PHYSICS_ENVS, threads=threads)
+        return Work("frames", lambda: player.play(PHYSICS_FRAMES))
 
-def _group(level: Level) -> str:
-    types = set(level.records[1:, TYPE].tolist())
-    if types & (set(MOVERS) - {EXIT}):
-        return "physics_movers"
-    return "physics_mines" if types & set(MINES) else "physics"
-
-
-def _frames(plays: Sequence[Play], threads: int) -> Work:
-    bank = LevelBank([play.level for play in plays])
-    player = FramePlayer(bank, [play.inputs for play in plays], PHYSICS_ENVS, threads=threads)
-    return Work("frames", lambda: player.play(PHYSICS_FRAMES))
+    return {name: partial(prepare, group) for name, group in groups.items() if group}
 
 
 def _decisions(
@@ -181,33 +169,27 @@ def _decisions(
 ) -> dict[str, Callable[[], Work]]:
     """Workloads of random play, one per set of observations."""
 
+    def player_of(keys: tuple[str, ...], rows: int, profile: bool) -> DecisionPlayer:
+        simulator = BatchSimulator(
+            levels, NUM_ENVS, frame_skip=FRAME_SKIP, observations=keys, threads=threads, profile=profile
+        )
+        return DecisionPlayer(simulator, np.random.default_rng(0).integers(NUM_ACTIONS, size=(rows, NUM_ENVS)))
+
+    def phases(keys: tuple[str, ...]) -> dict[str, float]:
+        """Return the nanoseconds per decision of each phase of a step, summed over threads."""
+        player = player_of(keys, 2 * NUM_DECISIONS, True)
+        decisions = player.play(2 * NUM_DECISIONS)
+        return {phase: ns / decisions for phase, ns in player.phases.items() if ns}
+
     def prepare(keys: tuple[str, ...]) -> Work:
-        player = _random_player(levels, NUM_DECISIONS, keys, threads)
-        phases = partial(_phases, levels, keys, threads)
-        return Work("decisions", lambda: player.play(NUM_DECISIONS), player.simulator.keys, phases)
+        player = player_of(keys, NUM_DECISIONS, False)
+        return Work("decisions", lambda: player.play(NUM_DECISIONS), player.simulator.keys, partial(phases, keys))
 
     return {name: partial(prepare, keys) for name, keys in observation_sets.items()}
 
 
-def _random_player(
-    levels: Sequence[Level] | LevelBank, rows: int, keys: tuple[str, ...], threads: int, *, profile: bool | None = None
-) -> DecisionPlayer:
-    simulator = BatchSimulator(
-        levels, NUM_ENVS, frame_skip=FRAME_SKIP, observations=keys, threads=threads, profile=profile
-    )
-    return DecisionPlayer(simulator, np.random.default_rng(0).integers(NUM_ACTIONS, size=(rows, NUM_ENVS)))
-
-
-def _phases(levels: Sequence[Level] | LevelBank, keys: tuple[str, ...], threads: int) -> dict[str, float]:
-    """Return the nanoseconds per decision that each phase of a step takes, summed over threads."""
-    player = _random_player(levels, 2 * NUM_DECISIONS, keys, threads, profile=True)
-    decisions = player.play(2 * NUM_DECISIONS)
-    return {phase: ns / decisions for phase, ns in player.phases.items() if ns}
-
-
-def _on_one_core(plays: Sequence[Play]) -> dict[str, Callable[[], Work]]:
+def _on_one_core(levels: Sequence[Level]) -> dict[str, Callable[[], Work]]:
     """Workloads of one core: restarts with observations, snapshot and restore, compilation of levels."""
-    levels = [play.level for play in plays]
 
     def reset(simulator: BatchSimulator) -> int:
         simulator.reset()
@@ -226,7 +208,5 @@ def _on_one_core(plays: Sequence[Play]) -> dict[str, Callable[[], Work]]:
     return {
         "reset": lambda: prepare("resets", reset, layout.VISION_FREE),
         "snapshot_restore": lambda: prepare("pairs", snapshot),
-        "level_compile": lambda: Work(
-            "levels", lambda: len(LevelBank(levels).path_length)
-        ),  # the time includes the path search
+        "level_compile": lambda: Work("levels", lambda: len(LevelBank(levels).path_length)),  # with the path search
     }

@@ -1,8 +1,8 @@
 """Measure the throughput of the simulator on a workload; profile, compare and report results.
 
     result = measure(workload)                            # a dict for a JSON file
-    on = side_by_side(workload, profile=True)             # overhead of profiling, and time of each phase of a step
-    found = compare_with_baseline(result, load_result("before.json"))   # speed-up with interval
+    profiled = side_by_side(workload, profile=True)       # overhead of profiling, and time of each phase of a step
+    speed_up = compare(result, load_result("before.json"))["speed-up"]      # with interval
     print(benchmark_report("results"))
 
 ``measure`` always runs without profiling and shadow validation.
@@ -23,13 +23,13 @@ from nppsim.io.files import table
 from nppsim.io.reading import mismatch, read_json
 from nppsim.measure.intervals import Estimate, mean_of_ratios, ratio_of_means
 from nppsim.measure.machine import conditions, differences
-from nppsim.measure.timing import Summary, TimingError, alternate, measure_rounds, summarise
+from nppsim.measure.timing import TimingError, alternate, measure_rounds, relative_to_loops, summarise
 from nppsim.measure.workload import Workload
 
 FORMAT = "nppsim benchmark"
-VERSION = 1
+VERSION = 2
 KEY = ("machine", "versions", "settings")  # parts that must be equal in two results that are compared
-_SUMMARY = dict.fromkeys(("mean", "sd", "min", "max", "p50", "p95", "p99"), float)
+STATISTICS = ("mean", "sd", "min", "max", "p50", "p95", "p99")
 _NEEDED = {  # required keys of a stored result, with the types of their values
     "machine": {"cpu": str, "cores": int, "system": str},
     "versions": {...: str},
@@ -43,7 +43,8 @@ _NEEDED = {  # required keys of a stored result, with the types of their values
     "cv": float,
     "round_s": [float],
     "calibration": {"python": [float], "numba": [float]},
-    "summary": _SUMMARY,
+    "relative": {"python": float, "numba": float},
+    "summary": dict.fromkeys(STATISTICS, float),
     "stability": str,
 }
 SMALLEST_SHARE = 0.01  # share of a step's time below which a phase is left out of tables
@@ -55,16 +56,16 @@ def measure(workload: Workload, *, phase: str = "") -> dict:
     phase: label of the result, such as "before".
     Keys: "format", "version", "phase", "date", the keys of ``conditions``, "settings" (``Workload.key``), "coverage"
     (``Workload.coverage``), "decisions_per_round" (sum over environments), "round_s" and "calibration" (lists with an
-    entry per round), "summary" (``Summary`` of the rounds), "decisions_per_s" and its standard deviation
-    "decisions_per_s_sd", "cv" and "stability" (see ``Summary``).
+    entry per round), "relative" (``relative_to_loops``), "summary" (``Summary`` of the rounds), "decisions_per_s" and its
+    standard deviation "decisions_per_s_sd", "cv" and "stability" (see ``Summary``).
     """
     amount = workload.amount
     player = workload.player()
     player.play(amount.warmup)
     decisions = amount.iterations * amount.envs
-    rounds = measure_rounds(lambda: player.play(amount.iterations), amount.rounds, decisions)
+    rounds = measure_rounds(lambda: player.play(amount.iterations), amount.rounds)
     summary = summarise(rounds.seconds)
-    per_s, per_s_sd = summary.rate(decisions)
+    per_s = decisions / summary.mean
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -75,10 +76,11 @@ def measure(workload: Workload, *, phase: str = "") -> dict:
         "coverage": workload.coverage,
         "decisions_per_round": decisions,
         "round_s": rounds.seconds,
-        "calibration": rounds.calibration_beside(),
+        "calibration": rounds.calibration,
+        "relative": relative_to_loops([decisions / s for s in rounds.seconds], rounds.calibration),
         "summary": asdict(summary),
         "decisions_per_s": per_s,
-        "decisions_per_s_sd": per_s_sd,
+        "decisions_per_s_sd": per_s * summary.cv,
         "cv": summary.cv,
         "stability": summary.stability,
     }
@@ -86,16 +88,14 @@ def measure(workload: Workload, *, phase: str = "") -> dict:
 
 def describe(result: Mapping) -> str:
     """Format a result as a few lines of text."""
-    summary, loops = Summary(**result["summary"]), result["calibration"]
-    times = "  ".join(
-        f"{name} {getattr(summary, name):.4f}" for name in ("mean", "sd", "min", "max", "p50", "p95", "p99")
-    )
+    loops = result["calibration"]
+    times = "  ".join(f"{name} {result['summary'][name]:.4f}" for name in STATISTICS)
     per_s, sd = result["decisions_per_s"], result["decisions_per_s_sd"]
     frames = result["settings"]["frame_skip"]
     return "\n".join([
         f"round time, s   {times}",
         f"decisions/s     {per_s:,.0f} ± {sd:,.0f} (sd), of {frames} frames each or fewer at an episode's end",
-        f"stability       {result['stability']} (CV {summary.cv:.1%} over {summary.rounds} rounds)",
+        f"stability       {result['stability']} (CV {result['cv']:.1%} over {len(result['round_s'])} rounds)",
         f"calibration     Python loop {np.mean(loops['python']):.1f}, Numba loop {np.mean(loops['numba']):.0f} million/s",
         "entities        " + ", ".join(f"{name} {count}" for name, count in result["coverage"].items()),
     ])  # fmt: skip
@@ -108,7 +108,7 @@ def describe(result: Mapping) -> str:
 class PhaseRow(NamedTuple):
     """Time of one phase of a step, in which each environment carries out one decision.
 
-    share_of_step: share of the time of all phases.
+    share_of_step: share of the time of all phases; NaN for the time outside of the step.
     share_of_wall: share of (wall time * number of threads).
     """
 
@@ -132,22 +132,36 @@ class SideBySide:
     phases: Mapping[str, float]  # name -> nanoseconds, summed over threads
     simulator: BatchSimulator  # the simulator with profiling or validation
 
-    def phase_rows(self) -> tuple[list[PhaseRow], list[str]]:
-        """Return the result of the function ``phase_rows`` for these rounds."""
-        return phase_rows(self.phases, self.decisions, self.seconds * self.threads)
+    def phase_rows(self) -> list[PhaseRow]:
+        """Return the rows of a profile; the last two are the whole step and the time outside of it (Python, waiting).
+
+        Phases are timed in a sample of the environments.  If the sample was interrupted by other programs, the estimate
+        can exceed the wall time; all phases are then scaled down to the wall time.
+        Raises TimingError if nothing was timed.
+        """
+        measured, wall = sum(self.phases.values()), 1e9 * self.seconds * self.threads
+        if not measured > 0:
+            raise TimingError("no phase was timed; was the simulator built with profile=True?")
+        scale = min(1.0, wall / measured)
+
+        def row(name: str, nanoseconds: float, share_of_step: float) -> PhaseRow:
+            return PhaseRow(name, nanoseconds / 1e3 / self.decisions, share_of_step, nanoseconds / wall)
+
+        rows = [row(name, scale * nanoseconds, nanoseconds / measured) for name, nanoseconds in self.phases.items()]
+        step = scale * measured
+        return [*rows, row("the step, all phases", step, 1.0), row("outside of the step", wall - step, math.nan)]
 
     def profile_table(self) -> str:
-        """Format the times of the phases as a table."""
-        rows, left_out = self.phase_rows()
-        header = ("phase", "µs per decision", "% of step", "% of wall time")
-
-        def percent(share: float) -> str:
-            return "" if math.isnan(share) else f"{share:.1%}"
-
-        text = table(header, [(name, f"{us:.3f}", percent(step), percent(wall)) for name, us, step, wall in rows])
-        if left_out:
-            text += f"\nbelow {SMALLEST_SHARE:.0%} of the step, left out: {', '.join(left_out)}"
-        return text
+        """Format the times of the phases as a table, without phases below SMALLEST_SHARE of the step."""
+        rows = self.phase_rows()
+        small = [row.phase for row in rows if row.share_of_step < SMALLEST_SHARE]
+        shown = [
+            (name, f"{us:.3f}", "" if math.isnan(step) else f"{step:.1%}", f"{wall:.1%}")
+            for name, us, step, wall in rows
+            if name not in small
+        ]
+        text = table(("phase", "µs per decision", "% of step", "% of wall time"), shown)
+        return text + (f"\nbelow {SMALLEST_SHARE:.0%} of the step, left out: {', '.join(small)}" if small else "")
 
 
 def side_by_side(workload: Workload, *, profile: bool = False, shadow: bool = False) -> SideBySide:
@@ -170,51 +184,8 @@ def side_by_side(workload: Workload, *, profile: bool = False, shadow: bool = Fa
     )
 
 
-def phase_rows(phases: Mapping[str, float], decisions: int, core_seconds: float) -> tuple[list[PhaseRow], list[str]]:
-    """Return the rows of a profile, and the names of omitted phases: their share of the step is below SMALLEST_SHARE.
-
-    phases: name -> nanoseconds, summed over threads.  core_seconds: wall time times number of threads.
-    The last two rows are the whole step and the time outside of the step (Python, waiting threads).  The share_of_step of
-    the last row is NaN.
-    Raises TimingError if nothing was timed.
-    """
-    step = sum(phases.values())
-    if not step > 0:
-        raise TimingError("no phase was timed; was the simulator built with profile=True?")
-
-    def row(name: str, nanoseconds: float, share_of_step: float) -> PhaseRow:
-        return PhaseRow(name, nanoseconds / 1e3 / decisions, share_of_step, nanoseconds / 1e9 / core_seconds)
-
-    rows = [row(name, nanoseconds, nanoseconds / step) for name, nanoseconds in phases.items()]
-    shown = [each for each in rows if each.share_of_step >= SMALLEST_SHARE]
-    shown.append(row("the step, all phases", step, 1.0))
-    shown.append(row("outside of the step", core_seconds * 1e9 - step, math.nan))
-    return shown, [each.phase for each in rows if each.share_of_step < SMALLEST_SHARE]
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Comparison and report
-
-
-@dataclass(frozen=True)
-class BaselineComparison:
-    """Speed of a result relative to a baseline; ratios above 1 mean that the result is faster.
-
-    speed_up: ratio of decisions/s.
-    by_numba, by_python: the same ratio, corrected for the speed of the Numba or Python calibration loop.
-    """
-
-    speed_up: Estimate
-    by_numba: Estimate
-    by_python: Estimate
-
-    def regressed(self, threshold: float) -> bool:
-        """Return True if ``speed_up`` and ``by_numba``, with their intervals, both lie below ``1 - threshold``.
-
-        threshold: tolerated slowdown; 0.1 means 10 %.
-        """
-        limit = 1 - threshold
-        return all((e.value if e.high is None else e.high) < limit for e in (self.speed_up, self.by_numba))
 
 
 def check_comparable(result: Mapping, baseline: Mapping, name: str) -> None:
@@ -226,29 +197,34 @@ def check_comparable(result: Mapping, baseline: Mapping, name: str) -> None:
         )
 
 
-def compare_with_baseline(result: Mapping, baseline: Mapping, name: str = "the baseline") -> BaselineComparison:
-    """Compare a result with a baseline.  Raises TimingError unless machine, versions and settings agree."""
-    check_comparable(result, baseline, name)
+def compare(result: Mapping, baseline: Mapping) -> dict[str, Estimate]:
+    """Return ratios of decisions/s, above 1 if the result is faster than a baseline of the same machine.
 
-    def work(record: Mapping, loop: str | None) -> np.ndarray:
+    Keys: "speed-up", and the same corrected by the speed of a calibration loop: "by Numba loop", "by Python loop".
+    """
+
+    def work(record: Mapping, loop: str) -> np.ndarray:
         return np.multiply(record["round_s"], record["calibration"][loop] if loop else 1.0)
 
-    return BaselineComparison(
-        *(ratio_of_means(work(baseline, loop), work(result, loop)) for loop in (None, "numba", "python"))
-    )
+    loops = {"speed-up": "", "by Numba loop": "numba", "by Python loop": "python"}
+    return {name: ratio_of_means(work(baseline, loop), work(result, loop)) for name, loop in loops.items()}
+
+
+def has_regressed(result: Mapping, baseline: Mapping, threshold: float) -> bool:
+    """Return True if speed-up and speed-up by Numba loop, with their intervals, both lie below ``1 - threshold``."""
+    ratios = compare(result, baseline)
+    highs = [ratio.value if ratio.high is None else ratio.high for ratio in ratios.values()]
+    return max(highs[:2]) < 1 - threshold
 
 
 def comparison_table(result: Mapping, baselines: Mapping[str, Mapping]) -> str:
     """Format the comparisons with several baselines (name -> result) as a table."""
-    header = ("baseline", "label", "commit", "then, decisions/s", "now", "speed-up", "by Numba loop", "by Python loop")
-    rows = []
+    rows, ratios = [], {name: compare(result, baseline) for name, baseline in baselines.items()}
     for name, baseline in baselines.items():
-        found = compare_with_baseline(result, baseline, name)
         figures = (f"{r['decisions_per_s']:,.0f}" for r in (baseline, result))
-        rows.append(
-            (name, baseline["phase"], _commit(baseline), *figures, found.speed_up, found.by_numba, found.by_python)
-        )
-    return table(header, rows)
+        rows.append((name, baseline["phase"], _commit(baseline), *figures, *ratios[name].values()))
+    names = next(iter(ratios.values()))
+    return table(("baseline", "label", "commit", "then, decisions/s", "now", *names), rows)
 
 
 def load_result(path: str | Path) -> dict:
@@ -257,11 +233,11 @@ def load_result(path: str | Path) -> dict:
     if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
         raise TimingError(f"{path}: not a benchmark result of version {VERSION}; measure again with --output")
     wrong = mismatch(data, _NEEDED)
-    lists = [] if wrong else [data["round_s"], *data["calibration"].values()]
-    if not wrong and not (
-        len({len(values) for values in lists}) == 1 and all(v > 0 for values in lists for v in values)
-    ):
-        wrong = "round_s and calibration must be lists of equal length with numbers above 0"
+    if not wrong:
+        lists = [data["round_s"], *data["calibration"].values()]
+        positive = all(v > 0 for values in (*lists, data["relative"].values()) for v in values)
+        if len({len(values) for values in lists}) > 1 or not positive:
+            wrong = "round_s and calibration must be lists of equal length, and these and relative numbers above 0"
     if wrong:
         raise TimingError(f"{path}: {wrong}; measure again with --output")
     return data
@@ -278,16 +254,16 @@ def benchmark_report(folder: str | Path) -> str:
         try:
             results[file.name] = load_result(file)
         except TimingError as error:
-            skipped.append(str(error))
+            skipped.append(f"- {error}")
     if not results:
-        raise TimingError(f"{folder} holds no benchmark results; write some with --output {Path(folder) / 'NAME.json'}")
+        raise TimingError(f"{folder}: no benchmark results; write some with --output {Path(folder) / 'NAME.json'}")
     groups: dict[str, dict[str, dict]] = {}
     for name, result in sorted(results.items(), key=lambda item: item[1]["date"]):
         groups.setdefault(json.dumps([result[part] for part in KEY], sort_keys=True), {})[name] = result
     parts = [f"# {len(results)} results, {len(groups)} {'kinds' if len(groups) > 1 else 'kind'} of measurement"]
     parts += [_group_report(group) for group in groups.values()]
     if skipped:
-        parts.append("\n".join([f"skipped, {len(skipped)}:", *(f"- {reason}" for reason in skipped)]))
+        parts.append("\n".join([f"skipped, {len(skipped)}:", *skipped]))
     return "\n\n".join(parts)
 
 
@@ -304,7 +280,7 @@ def _group_report(group: Mapping[str, Mapping]) -> str:
         figures.append(f"{result['cv']:.1%} {result['stability']}")
         figures += [f"{result['summary'][key]:.4f}" for key in ("p50", "p95", "p99")]
         figures += [f"{np.mean(result['calibration'][loop]):,.1f}" for loop in ("python", "numba")]
-        figures.append("first" if result is first else str(compare_with_baseline(result, first).speed_up))
+        figures.append("first" if result is first else str(compare(result, first)["speed-up"]))
         rows.append((name, result["phase"], result["date"], _commit(result), *figures))
     return "\n\n".join([
         f"## {settings['source']}",

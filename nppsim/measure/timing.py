@@ -1,6 +1,6 @@
 """Time rounds of repeated work; used by all benchmarks of the project.
 
-    rounds = measure_rounds(work, 20, units)  # with calibration loops before and after every round
+    rounds = measure_rounds(work, 20)         # with calibration loops before and after every round
     summary = summarise(rounds.seconds)       # mean, standard deviation, percentiles, stability
     on, off = alternate(work_on, work_off, 20)  # A B B A A B B A ...: slow minutes of the machine affect both
 
@@ -8,33 +8,28 @@ See ``machine`` for the conditions of a measurement, ``intervals`` for ratios an
 """
 
 import itertools
-import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
 from nppsim.errors import UserError
+from nppsim.io.reading import mismatch, read_json
 from nppsim.measure.intervals import Sample
 from nppsim.measure.kernels import spin
 
 POOR = "poor"
-_STABILITY = (
-    (0.05, "excellent"),
-    (0.10, "good"),
-    (0.20, "fair"),
-)  # (upper limit of the coefficient of variation, rating)
+_STABILITY = ((0.05, "excellent"), (0.10, "good"), (0.20, "fair"))  # (limit of the coefficient of variation, rating)
+TOLERANCE = 0.2  # loss of speed relative to the stored baseline that is reported
 _PYTHON_LOOP = 200_000  # iterations of the calibration loops, which take about 0.05 s together
 _NUMBA_LOOP = 5_000_000
 
 
 class TimingError(UserError, ValueError):
     """A measurement or comparison is impossible."""
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Statistics
 
 
 @dataclass(frozen=True)
@@ -60,24 +55,14 @@ class Summary:
         """Rating of the coefficient of variation: excellent below 5 %, good below 10 %, fair below 20 %, else poor."""
         return next((word for limit, word in _STABILITY if self.cv < limit), POOR)
 
-    def rate(self, units: float) -> tuple[float, float]:
-        """Return units per second and their standard deviation (first-order propagation).
-
-        units: units of work per round.
-        """
-        per_s = units / self.mean
-        return per_s, per_s * self.cv
-
 
 def summarise(seconds: Sample) -> Summary:
     """Return the statistics of round times.  Raises TimingError for fewer than two times and for times <= 0."""
     times = np.asarray(seconds, float)
     if times.ndim != 1 or len(times) < 2 or not (np.isfinite(times).all() and (times > 0).all()):
         raise TimingError(f"round times are {times.tolist()}; give at least two, all above 0 s")
-    p50, p95, p99 = np.percentile(times, (50, 95, 99)).tolist()
-    return Summary(
-        len(times), float(times.mean()), float(times.std(ddof=1)), float(times.min()), float(times.max()), p50, p95, p99
-    )
+    percentiles = np.percentile(times, (50, 95, 99))
+    return Summary(len(times), *map(float, (times.mean(), times.std(ddof=1), times.min(), times.max(), *percentiles)))
 
 
 def amdahl(share: float, speed_up: float) -> float:
@@ -87,46 +72,57 @@ def amdahl(share: float, speed_up: float) -> float:
     return 1 / (1 - share + share / speed_up)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The clock
-
-
-@dataclass(frozen=True)
-class Rounds:
+class Rounds(NamedTuple):
     """Times of repeated rounds of the same work.
 
-    units: units of work per round.
     seconds: time of each round.
-    calibration: results of ``calibrate``, one before the first round and one after each round.
+    calibration: loop ("python", "numba") -> its speed at each round, the mean of the results before and after the round.
     """
 
-    units: float
     seconds: list[float]
-    calibration: list[dict[str, float]]
-
-    @property
-    def rates(self) -> list[float]:
-        """Units of work per second in each round."""
-        return [self.units / seconds for seconds in self.seconds]
-
-    def median_calibration(self) -> dict[str, float]:
-        """Return the median speed of each calibration loop over all its results."""
-        return {name: statistics.median(c[name] for c in self.calibration) for name in self.calibration[0]}
-
-    def calibration_beside(self) -> dict[str, list[float]]:
-        """Return the calibration of each round: name of the loop -> mean of the results before and after the round."""
-        pairs = list(itertools.pairwise(self.calibration))
-        return {name: [(a[name] + b[name]) / 2 for a, b in pairs] for name in self.calibration[0]}
+    calibration: dict[str, list[float]]
 
 
-def measure_rounds(work: Callable[[], object], rounds: int, units: float) -> Rounds:
-    """Time ``rounds`` calls of ``work``, which must be compiled already.  units: units of work per call."""
+def measure_rounds(work: Callable[[], object], rounds: int) -> Rounds:
+    """Time ``rounds`` calls of ``work``, which must be compiled already."""
     calibrate()  # compiles the Numba loop
-    calibration, seconds = [calibrate()], []
+    results, seconds = [calibrate()], []
     for _ in range(rounds):
         seconds.append(seconds_of(work))
-        calibration.append(calibrate())
-    return Rounds(units, seconds, calibration)
+        results.append(calibrate())
+    pairs = list(itertools.pairwise(results))
+    return Rounds(seconds, {name: [(a[name] + b[name]) / 2 for a, b in pairs] for name in results[0]})
+
+
+def relative_to_loops(rates: Sequence[float], calibration: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return, for each calibration loop, the median units of work per million iterations of the loop.
+
+    rates: units of work per second of each round.  calibration: see ``Rounds``.
+    """
+    return {loop: float(np.median(np.divide(rates, speeds))) for loop, speeds in calibration.items()}
+
+
+def relative_speeds(result: Mapping, baseline: Mapping) -> dict[str, float]:
+    """Return the speed of a result divided by that of a baseline of any machine, by calibration loop.
+
+    result, baseline: mappings with the entry "relative" (see ``relative_to_loops``).
+    """
+    return {loop: result["relative"][loop] / value for loop, value in baseline["relative"].items()}
+
+
+def load_baseline(path: str | Path) -> dict[str, dict]:
+    """Read stored results of ``python -m nppsim bench --json`` by workload.  Raises TimingError for another file."""
+    remedy = "give the output of python -m nppsim bench --json"
+    data = read_json(path, TimingError, remedy)
+    wrong = mismatch(data, {"workloads": {...: {"relative": {"python": float, "numba": float}}}})
+    if wrong:
+        raise TimingError(f"{path}: {wrong}; {remedy}")
+    return data["workloads"]
+
+
+def is_slower(result: Mapping, baseline: Mapping) -> bool:
+    """Return True if a result is slower than a baseline of any machine by more than TOLERANCE, by every loop."""
+    return max(relative_speeds(result, baseline).values()) < 1 - TOLERANCE
 
 
 def abba(pairs: int) -> Iterator[tuple[str, str]]:
@@ -139,9 +135,8 @@ def alternate(a: Callable[[], object], b: Callable[[], object], pairs: int) -> t
     """Run two functions in the order of ``abba``; return the seconds of the calls of ``a`` and ``b``, paired by index."""
     work = {"a": a, "b": b}
     seconds: dict[str, list[float]] = {"a": [], "b": []}
-    for pair in abba(pairs):
-        for name in pair:
-            seconds[name].append(seconds_of(work[name]))
+    for name in itertools.chain.from_iterable(abba(pairs)):
+        seconds[name].append(seconds_of(work[name]))
     return seconds["a"], seconds["b"]
 
 

@@ -33,6 +33,7 @@ from nppsim.observe import layout
 from nppsim.replays.playback import find_files, read_file
 from nppsim.replays.replay import ReplayError
 from nppsim.settings import check_settings, setting
+from nppsim.simulate import simulate
 from nppsim.verify import cases
 
 MAX_BYTES = 2**31  # maximum bytes of a workload's arrays
@@ -203,18 +204,31 @@ def recorded_play(folder: str | Path, amount: Amount) -> Workload:
     do not have one action per ``frame_skip`` frames, or stop before their episode ends, are left out with a note.
     Raises TimingError if no replay remains, ReplayError for a folder without replays and for a damaged file.
     """
-    recordings, notes = _recordings(folder, amount.frame_skip)
-    if not recordings:
+    levels, actions, left_out = [], [], Counter[str]()
+    replays = [replay for file in find_files([folder]) for replay in read_file(file)]
+    for replay in replays:
+        try:
+            decisions = replay.to_decisions(amount.frame_skip)
+        except ReplayError:
+            left_out[f"do not have one action per {amount.frame_skip} frames"] += 1
+            continue
+        run = simulate(replay.level, replay.inputs)
+        if run.outcome == "running" or run.frames > LevelBank([replay.level]).time_limit[0]:
+            left_out["do not end their episode within its time limit"] += 1
+            continue
+        levels.append(replay.level)
+        actions.append(decisions[: -(-run.frames // amount.frame_skip)])
+    notes = tuple(f"left out: {n} of {len(replays)} replays {why}" for why, n in left_out.items())
+    if not levels:
         raise TimingError(f"{folder}: no replay can be used; {'; '.join(notes)}")
-    order = np.random.default_rng(amount.seed).permutation(len(recordings))
-    lengths = np.array([len(recordings[i][1]) for i in order])
-    stream = np.concatenate([recordings[i][1] for i in order])
+    order = np.random.default_rng(amount.seed).permutation(len(levels))
+    lengths = np.array([len(actions[i]) for i in order])
+    stream = np.concatenate([actions[i] for i in order])
     playing = np.repeat(np.arange(len(order), dtype=np.int32), lengths)  # index of the replay of each decision
     start = np.arange(amount.envs) % len(order)
-    begin = (np.cumsum(lengths) - lengths)[start]
-    at = (begin + np.arange(amount.rows)[:, None]) % len(stream)
+    at = ((np.cumsum(lengths) - lengths)[start] + np.arange(amount.rows)[:, None]) % len(stream)
     return Workload(
-        LevelBank([recordings[i][0] for i in order]),
+        LevelBank([levels[i] for i in order]),
         amount,
         start.astype(np.int32),
         stream[at],
@@ -222,42 +236,6 @@ def recorded_play(folder: str | Path, amount: Amount) -> Workload:
         f"{len(order)} recordings",
         notes,
     )
-
-
-def _recordings(folder: str | Path, frame_skip: int) -> tuple[list[tuple[Level, np.ndarray]], tuple[str, ...]]:
-    """Return (level, actions up to the end of the episode) of each usable replay, and notes on the replays left out."""
-    usable, left_out = [], Counter[str]()
-    replays = [replay for file in find_files([folder]) for replay in read_file(file)]
-    for replay in replays:
-        try:
-            usable.append((replay.level, replay.to_decisions(frame_skip)))
-        except ReplayError:
-            left_out[f"do not have one action per {frame_skip} frames"] += 1
-    recordings = []
-    for (level, actions), decisions in zip(usable, _episode_lengths(usable, frame_skip), strict=True):
-        if decisions is None:
-            left_out["stop before their episode ends"] += 1
-        else:
-            recordings.append((level, actions[:decisions]))
-    return recordings, tuple(f"left out: {n} of {len(replays)} replays {why}" for why, n in left_out.items())
-
-
-def _episode_lengths(recordings: Sequence[tuple[Level, np.ndarray]], frame_skip: int) -> list[int | None]:
-    """Return the number of decisions after which each recording's episode ends; None if its actions end first."""
-    if not recordings:
-        return []
-    longest = max(len(actions) for _, actions in recordings)
-    padded = np.stack([np.pad(actions, (0, longest - len(actions))) for _, actions in recordings], axis=1)
-    levels = [level for level, _ in recordings]
-    simulator = BatchSimulator(levels, len(levels), frame_skip=frame_skip, observations=("state",), threads=1)
-    player = DecisionPlayer(simulator, padded)
-    ended: list[int | None] = [None] * len(levels)
-    for t in range(longest):
-        player.play(1)
-        for i in simulator.finished.tolist():
-            if ended[i] is None and t < len(recordings[i][1]):
-                ended[i] = t + 1
-    return ended
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Difference:
+class RunDifference:
     """Difference between runs A and B; frames count from 1.
 
     inputs_part: first frame whose inputs differ, None if all are equal.
@@ -53,7 +53,7 @@ class Difference:
     total: int | None
 
 
-def compare_replays(a: Replay, b: Replay, sections: int = 10) -> tuple[Difference, Run, Run]:
+def compare_replays(a: Replay, b: Replay, sections: int = 10) -> tuple[RunDifference, Run, Run]:
     """Play two replays of the same level and compare them; return the difference and both runs.
 
     sections: number of milestones, at equal distances along the path.
@@ -70,7 +70,7 @@ def compare_replays(a: Replay, b: Replay, sections: int = 10) -> tuple[Differenc
     common = min(run_a.frames, run_b.frames)
     apart = np.hypot(*(run_a.position[:common] - run_b.position[:common]).T) > APART_PX
     both_won = run_a.won and run_b.won
-    difference = Difference(
+    difference = RunDifference(
         inputs_part=_inputs_part(a.inputs[: run_a.frames], b.inputs[: run_b.frames]),
         positions_part=int(np.argmax(apart)) + 1 if apart.any() else None,
         frames=(run_a.frames, run_b.frames),
@@ -145,7 +145,7 @@ def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
     return left
 
 
-def difference_text(difference: Difference) -> str:
+def difference_text(difference: RunDifference) -> str:
     """Format the comparison as text."""
     names = {NAMES[WON]: "finished", NAMES[DIED]: "died", UNFINISHED: "ran out of inputs"}
     lines = [

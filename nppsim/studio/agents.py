@@ -3,7 +3,7 @@
     plugin = find_plugin()
     agent = plugin.load_agent(path)
     for decision in agent.play(level, seed=1): ...          # one episode, decision by decision
-    endings = list(agent.tries([level], 64))                # outcomes and final positions of 64 episodes
+    endings = list(agent.evaluate([level], 64))                # outcomes and final positions of 64 episodes
     plugin.read_experiment(folder)                          # current state of an experiment in training
 
 nppsim does not depend on a neural network library.  Packages with networks register a plug-in in the entry-point group
@@ -60,7 +60,7 @@ class Decision:
 class EpisodeEnd:
     """End of an episode.
 
-    level: index of the episode's level in the argument of ``Agent.tries``.
+    level: index of the episode's level in the argument of ``StudioAgent.evaluate``.
     outcome: one of ``outcomes.NAMES``.
     frames: length of the episode.
     x, y: final position of the ninja, px.
@@ -73,7 +73,7 @@ class EpisodeEnd:
     y: float
 
 
-class Agent(Protocol):
+class StudioAgent(Protocol):
     """A trained agent.  Its methods are thread-safe.
 
     name: displayed name.
@@ -96,7 +96,7 @@ class Agent(Protocol):
         start: state to play from instead of the spawn.
         """
 
-    def tries(
+    def evaluate(
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
     ) -> Generator[EpisodeEnd, None, None]:
         """Play ``episodes`` episodes on each level and yield the end of each; closing the iterator cancels the rest."""
@@ -105,7 +105,7 @@ class Agent(Protocol):
 class Plugin(Protocol):
     """Plug-in that loads agents and reads experiments."""
 
-    def load_agent(self, path: Path) -> Agent:
+    def load_agent(self, path: Path) -> StudioAgent:
         """Load an agent; raise a UserError if the file is missing, damaged or not an agent."""
 
     def shipped_agent(self) -> Path | None:

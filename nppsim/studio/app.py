@@ -22,12 +22,12 @@ from nppsim.planner.settings import OBJECTIVES, TIME
 from nppsim.replays.replay import FORMATS
 from nppsim.replays.score import score
 from nppsim.studio import editing, sessions, watching
+from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import Leaderboard
 from nppsim.studio.library import LEVEL_FORMATS, Library
 from nppsim.studio.plans import Plans
 from nppsim.studio.recordings import FILE_OF_ALL, Demonstrations, Recordings, file_name
-from nppsim.studio.roster import Roster
 from nppsim.studio.security import Access, Guard
 
 STATIC = Path(__file__).parent / "static"
@@ -41,7 +41,7 @@ class Studio:
     leaderboard: best runs of each level; by default stored in memory only.
     plans: runs of the planner.
     sessions: games, one per open play socket.
-    roster: agents, and the displayed experiment.
+    registry: agents, and the displayed experiment.
     watchers: open watch sockets.  limiter: limits the threads of all watch sockets together.
     editors: open editors.
     prepares: compile the kernels of the planner and of agents in the background when the app starts.
@@ -53,7 +53,7 @@ class Studio:
         self,
         library: Library,
         demonstrations: str | Path = "demonstrations",
-        roster: Roster | None = None,
+        registry: AgentRegistry | None = None,
         leaderboard: Leaderboard | None = None,
     ):
         self.library = library
@@ -62,7 +62,7 @@ class Studio:
         self.recordings = Recordings()
         self.demonstrations = Demonstrations(demonstrations, library.categories)
         self.sessions: set[sessions.Session] = set()
-        self.roster = roster or Roster()
+        self.registry = registry or AgentRegistry()
         self.watchers: set[watching.Watcher] = set()
         self.limiter = CapacityLimiter(watching.THREADS)
         self.editors: set[editing.Checker] = set()
@@ -76,7 +76,7 @@ def create_app(studio: Studio, access: Access) -> Starlette:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         if studio.prepares:
-            studio.plans.prepare(studio.roster.files)
+            studio.plans.prepare(studio.registry.files)
         yield
         await studio.plans.close()
 
@@ -131,7 +131,7 @@ def _state(request: Request) -> JSONResponse:
     studio = _studio(request)
     compiled = compilation.count if compilation.busy else studio.plans.compiled
     return JSONResponse(
-        {"sessions": len(studio.sessions), "follows": studio.roster.has_experiment, "compiled": compiled}
+        {"sessions": len(studio.sessions), "follows": studio.registry.has_experiment, "compiled": compiled}
     )
 
 

@@ -84,19 +84,19 @@ def run(arguments: argparse.Namespace) -> None:
     check_packages()
     from nppsim.batch import compile_ahead
     from nppsim.levels.level import Level
+    from nppsim.studio.agent_registry import AgentRegistry
     from nppsim.studio.app import Studio, create_app
     from nppsim.studio.game import play_one_frame
     from nppsim.studio.leaderboard import FILE, Leaderboard, data_folder
     from nppsim.studio.library import Library
     from nppsim.studio.plans import prepared_file
-    from nppsim.studio.roster import Roster
 
     check_output_folder(arguments.demonstrations, "--demonstrations")
     # The networks are too small to gain from threads, and live play needs the cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     library = Library(arguments.levels, arguments.replays)
-    roster = Roster(arguments.agent, arguments.run)
-    roster.check()
+    registry = AgentRegistry(arguments.agent, arguments.run)
+    registry.check()
     view = ""
     if arguments.level is not None:
         level = Level.load(arguments.level)
@@ -120,7 +120,7 @@ def run(arguments: argparse.Namespace) -> None:
             threading.Thread(target=_end_with_input, daemon=True).start()
         if not arguments.no_browser:
             webbrowser.open(address)
-        studio = Studio(library, arguments.demonstrations, roster, Leaderboard(data_folder() / FILE))
+        studio = Studio(library, arguments.demonstrations, registry, Leaderboard(data_folder() / FILE))
         studio.prepares = True
         recordings = None if arguments.end_with_input else studio.recordings  # the warning would not be seen
         serve(create_app(studio, access), listener, recordings)

@@ -12,7 +12,7 @@ of their message.
     {"check": draft, "number"}         -> {"diagnostics"}; then, for a valid level, {"search": {"state"}}.  The state is first
                                           "starting" or "searching", then "found" (with the planner's answer), "none",
                                           "barred" (no path leads to an exit), "timeout" or "failed" (with "why")
-    {"tries": draft, "agent", "number"} -> {"tries": {"wins", "tries": episodes so far, "of": TRIES}}, repeatedly
+    {"evaluate": draft, "agent", "number"} -> {"evaluated": {"wins", "episodes": episodes so far, "of": EPISODES}}, repeatedly
 """
 
 import itertools
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from nppsim.studio.library import Library
 
 MAX_EDITORS = 8  # maximum number of open editors; each may run a process of the planner
-TRIES = 64  # number of episodes that an agent plays on a draft
+EPISODES = 64  # number of episodes that an agent plays on a draft
 _TOGETHER = 8  # number of episodes between two messages with their results
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}")
 _SUFFIXES = (".map", ".level")
@@ -124,14 +124,14 @@ class Checker:
 
     async def answer(self, message: Any, jobs: BackgroundTasks) -> None:
         """Handle a message; start long work as a job.  Raises UserError for an invalid message."""
-        tries = isinstance(message, dict) and "tries" in message
-        shape = {"tries": {}, "agent": str, "number": int} if tries else {"check": {}, "number": int}
+        evaluates = isinstance(message, dict) and "evaluate" in message
+        shape = {"evaluate": {}, "agent": str, "number": int} if evaluates else {"check": {}, "number": int}
         if wrong := mismatch(message, shape):
             raise StudioError(f"the message is wrong at {wrong}; {HELP}")
         number = message["number"]
-        jobs.cancel("tries")
-        if tries:
-            jobs.start("tries", self._try, level_of(message["tries"]), message["agent"], number)
+        jobs.cancel("evaluate")
+        if evaluates:
+            jobs.start("evaluate", self._evaluate, level_of(message["evaluate"]), message["agent"], number)
             return
         jobs.cancel("search")
         found = await run_in_threadpool(diagnostics, message["check"])
@@ -152,16 +152,16 @@ class Checker:
             answer["state"] = "found" if answer["par"] else "none" if answer["reachable"] else "barred"
         await self._send(number, search=answer)
 
-    async def _try(self, level: Level, agent_id: str, number: int) -> None:
+    async def _evaluate(self, level: Level, agent_id: str, number: int) -> None:
         await self._studio.plans.ready()
         try:
-            agent = await run_in_threadpool(self._studio.roster.agent, agent_id)
-            with closing(agent.tries([level], TRIES)) as endings:
-                wins = tries = 0
+            agent = await run_in_threadpool(self._studio.registry.agent, agent_id)
+            with closing(agent.evaluate([level], EPISODES)) as endings:
+                wins = episodes = 0
                 while group := await run_in_threadpool(lambda: list(itertools.islice(endings, _TOGETHER))):
-                    tries += len(group)
+                    episodes += len(group)
                     wins += sum(one.outcome == NAMES[WON] for one in group)
-                    await self._send(number, tries={"wins": wins, "tries": tries, "of": TRIES})
+                    await self._send(number, evaluated={"wins": wins, "episodes": episodes, "of": EPISODES})
         except UserError as error:
             await self._send(number, error=str(error))
 

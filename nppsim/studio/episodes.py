@@ -21,7 +21,7 @@ import numpy as np
 from nppsim import paths
 from nppsim.bank import LevelBank
 from nppsim.observe.layout import SPECS
-from nppsim.studio.agents import Agent, Decision
+from nppsim.studio.agents import Decision, StudioAgent
 from nppsim.studio.documents import Document, RunWriter, packed_text
 from nppsim.studio.game import Game
 
@@ -36,7 +36,7 @@ class Episode:
     outcome: one of ``outcomes.NAMES``; None until the episode ends.
     """
 
-    def __init__(self, bank: LevelBank, agent: Agent, *, seed: int, deterministic: bool):
+    def __init__(self, bank: LevelBank, agent: StudioAgent, *, seed: int, deterministic: bool):
         self._writer = RunWriter(bank)
         self.game = self._writer.game
         self._fields = PathTracker(bank)

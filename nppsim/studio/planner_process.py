@@ -193,11 +193,11 @@ def find_run(level: Level, budget: int, inputs: bytes, objective: str, seconds: 
 
 def play_agent(files: list[str]) -> None:
     """Let the first agent play episodes one by one and together, if there is one."""
-    from nppsim.studio.roster import Roster
+    from nppsim.studio.agent_registry import AgentRegistry
 
     with suppress(UserError):  # pages report this error when an agent is needed
-        agent = Roster(files).agent("0")
-        for _ in (*agent.play(first_level()), *agent.tries([first_level()], 1)):
+        agent = AgentRegistry(files).agent("0")
+        for _ in (*agent.play(first_level()), *agent.evaluate([first_level()], 1)):
             pass
 
 

@@ -251,7 +251,7 @@ async def _continued(studio: Any, session: Session, message: Any) -> Document:
         return {"inputs": found["inputs"], "name": "planner"}
 
     def played() -> Document:
-        agent = studio.roster.agent(request["agent"])
+        agent = studio.registry.agent(request["agent"])
         game = Game(bank)
         game.play(inputs)
         decisions = agent.play(bank.levels[0], deterministic=True, start=game.start)

@@ -123,7 +123,7 @@ class Watcher:
 
     async def _play_agent(self, head: Document, run: Document, bank: LevelBank) -> np.ndarray:
         await self._studio.plans.ready()
-        agent = await self._in_thread(self._studio.roster.agent, run["agent"])
+        agent = await self._in_thread(self._studio.registry.agent, run["agent"])
         settings = {"seed": run["seed"], "deterministic": run["deterministic"]}
         episode = await self._in_thread(lambda: Episode(bank, agent, **settings))
         about = {"facts": dict(agent.facts), "layout": layout_document(agent.observations)}
@@ -174,10 +174,10 @@ class Watcher:
                 raise StudioError(f"there are no levels of the category {request['category']!r}", 404)
         ids = [ids[k * len(ids) // MAX_LEVELS] for k in range(MAX_LEVELS)] if len(ids) > MAX_LEVELS else ids
         each = -(-request["episodes"] // len(ids))
-        agent = await self._in_thread(self._studio.roster.agent, request["agent"])
+        agent = await self._in_thread(self._studio.registry.agent, request["agent"])
         levels: list[Level] = [(await self._in_thread(library.level, id)).level for id in ids]
         head = {"deaths": request["number"]}
-        with closing(agent.tries(levels, each)) as endings:
+        with closing(agent.evaluate(levels, each)) as endings:
             await self._send(head | {"levels": ids, "episodes": each * len(ids)})
             while group := await self._in_thread(lambda: list(itertools.islice(endings, _TOGETHER))):
                 rows = [[one.level, one.outcome, one.frames, round(one.x, 1), round(one.y, 1)] for one in group]
@@ -229,12 +229,12 @@ async def watch(socket: WebSocket) -> None:
 
 
 def _agents(request: Request) -> JSONResponse:
-    return JSONResponse(request.app.state.studio.roster.agents())
+    return JSONResponse(request.app.state.studio.registry.agents())
 
 
 def _experiment(request: Request) -> JSONResponse:
-    roster = request.app.state.studio.roster
-    return JSONResponse(roster.experiment() if roster.has_experiment else None)
+    registry = request.app.state.studio.registry
+    return JSONResponse(registry.experiment() if registry.has_experiment else None)
 
 
 routes: list[BaseRoute] = [

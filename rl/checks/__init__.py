@@ -1,1 +1,1 @@
-"""Checks of data, settings and runs, and comparison of runs."""
+"""Checks of data, settings, networks and runs, made by the doctor and during training."""

@@ -14,7 +14,7 @@ from nppsim.levels.level import Level
 from nppsim.planner.plan import plan
 from nppsim.replays.replay import ReplayError
 from nppsim.simulate import simulate
-from rl.checks.doctor import BEFORE, IMITATION, CheckSkipped, CheckWarned, check, require
+from rl.checks.check import BEFORE, IMITATION, CheckSkipped, CheckWarned, check, require
 from rl.config import ExperimentConfig
 from rl.evaluation.suite import EvaluationSuite
 from rl.ppo.vec_env import BatchVecEnv
@@ -31,16 +31,14 @@ PLANNER_BUDGET = 300_000  # frames that the planner simulates per level
 def evaluated_categories_are_trained(levels: Levels) -> str:
     """Check that every category of the dev and test levels has training levels."""
     counts = {name: Counter(category for _, category in pairs) for name, pairs in levels.items()}
-    found = "; ".join(f"{name}: {_counted(count)}" for name, count in counts.items())
-    untrained = sorted((counts["dev"].keys() | counts["test"].keys()) - counts["train"].keys())
-    if untrained:
-        raise CheckWarned(
-            f"no training levels of {', '.join(untrained)} ({found})", "add training levels of these categories"
-        )
-    return found
+    message = "; ".join(f"{name}: {_counts_text(count)}" for name, count in counts.items())
+    if untrained := sorted((counts["dev"].keys() | counts["test"].keys()) - counts["train"].keys()):
+        missing = f"no training levels of {', '.join(untrained)} ({message})"
+        raise CheckWarned(missing, "add training levels of these categories")
+    return message
 
 
-def _counted(counts: Counter[str]) -> str:
+def _counts_text(counts: Counter[str]) -> str:
     return ", ".join(f"{category} {count}" for category, count in sorted(counts.items()))
 
 
@@ -48,39 +46,35 @@ def _counted(counts: Counter[str]) -> str:
 def exits_can_be_reached(bank: LevelBank, suites: Mapping[str, EvaluationSuite]) -> str:
     """Check that in every level a path leads from the start to an exit switch and on to its exit."""
     banks = {"training": bank, **{name: suite.bank for name, suite in suites.items()}}
-    lost = {name: [some.levels[i].name for i in np.flatnonzero(~some.reachable)] for name, some in banks.items()}
+    lost = {name: [one.levels[i].name for i in np.flatnonzero(~one.reachable)] for name, one in banks.items()}
     require(not lost["training"], f"no path in training levels {', '.join(lost['training'][:3])}", "remove these")
     if any(lost.values()):
-        found = "; ".join(f"no path in {len(one)} {name} levels, e.g. {one[0]}" for name, one in lost.items() if one)
-        raise CheckWarned(found, "remove these, as no policy can win them")
-    return ", ".join(f"{len(some)} {name} levels" for name, some in banks.items())
+        texts = [f"no path in {len(names)} {name} levels, e.g. {names[0]}" for name, names in lost.items() if names]
+        raise CheckWarned("; ".join(texts), "remove these, as no policy can win them")
+    return ", ".join(f"{len(one)} {name} levels" for name, one in banks.items())
 
 
 @check(BEFORE)
 def replays_reach_the_exit(replays: Paths) -> str:
-    """Check that at least half of the examined replays win when they are played back."""
-    files, lost = [], {}
-    for file in find_replays(replays):
+    """Check that at least half of a sample of the replays win when they are played back, except for recorded losses."""
+    files, played = find_replays(replays), 0
+    lost: dict[str, str] = {}  # name of a replay that does not win -> reason
+    for file in files[:: max(1, -(-len(files) // REPLAYS_PLAYED))]:
         try:
             if file.replay.success is not False:
-                files.append(file)
+                played += 1
+                run = simulate(file.replay.level, file.replay.inputs)
+                if not run.won:
+                    lost[file.name] = f"{run.outcome} after {run.frames} frames"
         except ReplayError as error:
-            files.append(file)
+            played += 1
             lost[file.name] = str(error)
-    chosen = files[:: max(1, -(-len(files) // REPLAYS_PLAYED))]
-    lost = {file.name: lost[file.name] for file in chosen if file.name in lost}
-    for file in chosen:
-        if file.name in lost:
-            continue
-        run = simulate(file.replay.level, file.replay.inputs)
-        if not run.won:
-            lost[file.name] = f"{run.outcome} after {run.frames} frames"
     require(
-        2 * len(lost) <= len(chosen),
-        f"{len(lost)} of {len(chosen)} do not win, e.g. {next(iter(lost.items()), '')}",
+        2 * len(lost) <= played,
+        f"{len(lost)} of {played} do not win, e.g. {next(iter(lost.items()), '')}",
         "they were recorded with other physics or other levels: run python -m bc check FOLDER",
     )
-    return f"{len(chosen) - len(lost)} of {len(chosen)} win; there are {len(files)} in {paths_text(replays)}"
+    return f"{played - len(lost)} of {played} win; there are {len(files)} in {paths_text(replays)}"
 
 
 @check(IMITATION)
@@ -88,23 +82,20 @@ def demonstrations_cover_the_trained_categories(dataset: BCDataset, levels: Leve
     """Check that demonstrations are of trained categories, and have the same category as their training level."""
     named = [dataset.categories[i] for i in dataset.category]
     counts, trained = Counter(named), {category for _, category in levels["train"]}
-    found = _counted(counts)
+    message = _counts_text(counts)
     if not trained & counts.keys():
         raise CheckWarned(
-            f"no demonstration is of a trained category ({found})", "add demonstrations of training levels"
+            f"no demonstration is of a trained category ({message})", "add demonstrations of training levels"
         )
     of_level = {level.fingerprint: category for level, category in levels["train"]}
-    others = sum(
-        name in trained and of_level.get(level, name) != name
-        for name, level in zip(named, dataset.level_fingerprints, strict=True)
-    )
-    if others:
+    pairs = zip(named, dataset.level_fingerprints, strict=True)
+    if others := sum(name in trained and of_level.get(level, name) != name for name, level in pairs):
         raise CheckWarned(
-            f"{others} of {len(named)} demonstrations have another category than their training level ({found})",
+            f"{others} of {len(named)} demonstrations have another category than their training level ({message})",
             "correct the names of their folders, or the index of the levels",
         )
     missing = sorted(trained - counts.keys())
-    return found + (f"; none of {', '.join(missing)}" if missing else "")
+    return message + (f"; none of {', '.join(missing)}" if missing else "")
 
 
 @check(BEFORE)
@@ -116,28 +107,26 @@ def planned_runs_earn_every_reward(config: ExperimentConfig, env: BatchVecEnv) -
     if config.pretraining and config.replay_data_dir:
         raise CheckSkipped("demonstrations are checked instead")
     bank = env.sim.bank
-    order = np.argsort(np.where(bank.reachable, bank.path_length, np.inf), kind="stable")[:PLANNED]
-    levels = [bank.levels[i] for i in order.tolist()]
-    plans = [plan(level, env.sim.frame_skip, budget=PLANNER_BUDGET) for level in levels]
-    found = [(level, run) for level, run in zip(levels, plans, strict=True) if run is not None]
+    shortest = np.argsort(np.where(bank.reachable, bank.path_length, np.inf), kind="stable")[:PLANNED]
+    levels = [bank.levels[i] for i in shortest.tolist()]
+    runs = [(level, plan(level, env.sim.frame_skip, budget=PLANNER_BUDGET)) for level in levels]
+    found = {level: run.actions for level, run in runs if run is not None}
     if not found:
         raise CheckSkipped(f"the planner finds no run on the {len(levels)} shortest levels")
-    chosen = LevelBank([level for level, _ in found], known=dict(zip(bank.levels, bank.compiled, strict=True)))
-    earned = _require_rewards(env.sim, chosen, [run.actions for _, run in found])
-    return f"{earned}; {len(found)} of {len(levels)} levels"
+    chosen = LevelBank(list(found), known=dict(zip(bank.levels, bank.compiled, strict=True)))
+    return f"{_require_rewards(env.sim, chosen, list(found.values()))}; {len(found)} of {len(levels)} levels"
 
 
 @check(IMITATION)
 def demonstrations_earn_every_reward(dataset: BCDataset, replays: Paths, env: BatchVecEnv) -> str:
     """Check that demonstrations receive every reward with a non-zero weight, except for deaths, and more than idling."""
-    wanted = {name: i for i, name in enumerate(dataset.names)}
-    step = max(1, len(wanted) // DEMONSTRATIONS_PLAYED)
-    levels: dict[int, Level] = {}
-    for file in find_replays(replays):
-        i = wanted.get(file.name)
-        same = i is not None and file.replay.level.fingerprint == dataset.level_fingerprints[i]
-        if i is not None and same and not i % step and len(levels) < DEMONSTRATIONS_PLAYED:
-            levels[i] = file.replay.level
+    names = list(dataset.names)[:: max(1, len(dataset.names) // DEMONSTRATIONS_PLAYED)][:DEMONSTRATIONS_PLAYED]
+    chosen = {name: list(dataset.names).index(name) for name in names}
+    levels = {
+        i: file.replay.level
+        for file in find_replays(replays)
+        if (i := chosen.get(file.name)) is not None and file.replay.level.fingerprint == dataset.level_fingerprints[i]
+    }
     if not levels:
         raise CheckSkipped(f"no demonstration of the dataset has the name of a replay in {paths_text(replays)}")
     actions = [dataset.actions[dataset.demonstration == i] for i in levels]
@@ -150,29 +139,22 @@ def _require_rewards(like: BatchSimulator, bank: LevelBank, actions: Sequence[np
     Raises CheckFailed if a reward with a non-zero weight is never received, or if most runs do not have a higher return than
     a run without input.
     """
+    weights, observations = like.reward_config, ("state",)
     sim = BatchSimulator(
-        bank,
-        len(actions),
-        frame_skip=like.frame_skip,
-        observations=("state",),
-        reward=like.reward_config,
-        gamma=like.gamma,
+        bank, len(actions), frame_skip=like.frame_skip, observations=observations, reward=weights, gamma=like.gamma
     )
-    earned, terms = _discounted(sim, actions)
-    idle, _ = _discounted(sim, [np.zeros(IDLE, np.int64)] * len(actions))
-    wanted = [name for name in rewards.TERMS if name != "death" and getattr(like.reward_config, name)]
-    silent = [name for name in wanted if not terms[rewards.TERMS.index(name)]]
-    found = f"return {earned.mean():+.2f} (without input: {idle.mean():+.2f}); {', '.join(wanted)}"
-    require(not silent, f"never received: {', '.join(silent)}; {found}", "set the weights of these rewards to 0")
-    require(
-        bool((earned > idle).mean() > 0.5),
-        found,
-        "winning must have the highest return: choose --reward-preset default",
-    )
-    return found
+    earned, terms = _discounted_returns(sim, actions)
+    idle, _ = _discounted_returns(sim, [np.zeros(IDLE, np.int64)] * len(actions))
+    wanted = [name for name in rewards.TERMS if name != "death" and getattr(weights, name)]
+    missing = [name for name in wanted if not terms[rewards.TERMS.index(name)]]
+    message = f"mean return {earned.mean():+.2f} (without input: {idle.mean():+.2f}); received: {', '.join(wanted)}"
+    require(not missing, f"never received: {', '.join(missing)}", "set the weights of these rewards to 0")
+    remedy = "winning must have the highest return: choose --reward-preset default"
+    require(bool((earned > idle).mean() > 0.5), message, remedy)
+    return message
 
 
-def _discounted(sim: BatchSimulator, actions: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _discounted_returns(sim: BatchSimulator, actions: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Play one episode per environment.
 
     Returns the discounted returns float64[N], and the number of episodes int64[8] in which each reward term was received.

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from nppsim.errors import ConfigError, did_you_mean
 from nppsim.settings import check_settings, require, setting, settings_of
 
+LP_PRESETS = ("default", "stable", "fast", "arena_legacy", "first")  # of learning_progress
 CURRICULA = ["uniform", "stages", "learnability", "plr", "learning_progress"]  # rl.curriculum.register adds names
 DEFAULT_STRATEGY = "learnability"  # for --use-curriculum without a strategy; docs/curriculum.md gives the reason
 # PPO settings of single stages -> the fields of PPOConfig that they replace.
@@ -28,8 +29,10 @@ _STAGE_LIMITS = {  # setting -> (exclusive lower limit, upper limit)
 }
 _NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)(e-?\d+)?")
 _STRATEGY = "curriculum.strategy="
-_STARTS = "curriculum.start_states"
 
+_UNIFORM = f"{_STRATEGY}learnability|plr|learning_progress"
+
+_starts = partial(setting, needs="curriculum.start_states")
 _stages = partial(setting, needs=f"{_STRATEGY}stages")
 _early = partial(setting, needs=f"{_STRATEGY}stages and curriculum.early_advancement")
 _trend = partial(setting, needs=f"{_STRATEGY}stages and curriculum.trend_advancement")
@@ -59,28 +62,21 @@ class CurriculumConfig:
     group: ClassVar[str] = "curriculum"
     use_curriculum: bool = setting(
         False,
-        f"choose training levels by success, by the strategy that other given flags belong to, else {DEFAULT_STRATEGY}",
+        f"choose levels by success; strategy: that of other given flags, else {DEFAULT_STRATEGY}",
         flag="use-curriculum",
     )
     strategy: str | None = setting(
-        None, f"{', '.join(CURRICULA)}. It implies --use-curriculum", flag="curriculum", metavar="STRATEGY"
+        None, f"strategy: {', '.join(CURRICULA)}; implies --use-curriculum", flag="curriculum", metavar="NAME"
     )
     uniform_share: float | None = setting(
-        None,
-        "share of draws that are uniform over all levels; default: set by the strategy",
-        needs=f"{_STRATEGY}learnability|plr|learning_progress",
-        low=0,
-        high=1,
+        None, "share of uniform draws; default: set by the strategy", low=0, high=1, needs=_UNIFORM
     )
     tracked_levels: int = setting(
-        0, "number of levels, from the first on, with their own curves", flag="curriculum-track-levels", low=0, high=100
+        0, "number of levels with their own curves", flag="curriculum-track-levels", low=0, high=100
     )
     start_stage: str | None = _stages(None, "category of the first stage; default: the easiest", metavar="STAGE")
-    stage_order: tuple[str, ...] = setting(
-        (),
-        "categories from easy to hard, before all others; default: as in nppsim, then by name",
-        metavar="STAGE",
-        needs=f"{_STRATEGY}stages",
+    stage_order: tuple[str, ...] = _stages(
+        (), "categories from easy to hard; default: as in nppsim, then by name", metavar="STAGE"
     )
     threshold: float = _stages(0.7, "success rate at which training advances to the next stage", above=0, high=1)
     stage_thresholds: tuple[str, ...] = _of_stages("success rates of single stages instead of --curriculum-threshold")
@@ -91,10 +87,10 @@ class CurriculumConfig:
     min_episodes: int = _stages(300, "episodes that must begin in a stage before it can end", low=1)
     window: int = setting(100, "latest episodes per category over which curves average", low=2, high=1_000_000)
     mixing_share: float | None = _stages(
-        None, "share of draws from earlier stages; default: from 0.40 down to 0.05 as success rises", low=0.05, high=0.4
+        None, "share of draws from earlier stages; default: 0.40 to 0.05 by success", low=0.05, high=0.4
     )
     regression_threshold: float | None = _stages(
-        None, "success rate below which training returns to the previous stage; default: never", above=0, below=1
+        None, "success below which the previous stage returns; default: never", above=0, below=1
     )
     next_share: float = _stages(0.05, "share of draws from the next stage", low=0, high=0.5)
     early_advancement: bool = _stages(
@@ -104,13 +100,7 @@ class CurriculumConfig:
     trend_advancement: bool = _stages(
         True, "never end a stage early for rising success (--curriculum-trend-rise)", flag="disable-trend-advancement"
     )
-    trend_rise: float = _trend(
-        0.15,
-        "rise in success between the halves of a stage's latest episodes that ends it, if the second half reaches the "
-        "threshold",
-        above=0,
-        high=1,
-    )
+    trend_rise: float = _trend(0.15, "rise in success that ends a stage which reaches its threshold", above=0, high=1)
     auto_adjustment: bool = _stages(
         True, "lower the threshold of a stage that does not end", flag="enable-auto-curriculum-adjustment", switch=True
     )
@@ -118,10 +108,7 @@ class CurriculumConfig:
     adjustment_step: float = _adjustment(0.05, "amount by which the threshold is lowered", above=0, high=1)
     min_threshold: float = _adjustment(0.4, "lower limit of a lowered threshold", above=0, high=1)
     preset: str = _lp(
-        "default",
-        "parameters of learning_progress (docs/curriculum.md)",
-        choices=("default", "stable", "fast", "arena_legacy", "first"),
-        metavar="PRESET",
+        "default", "parameters of learning_progress (docs/curriculum.md)", choices=LP_PRESETS, metavar="PRESET"
     )
     basic_progress: bool = _lp(False, "score levels by the spread of recent success, not by two moving averages")
     active_levels: int | None = _lp_preset("number of levels in the pool", low=1)
@@ -129,37 +116,23 @@ class CurriculumConfig:
     lp_slow: float | None = _lp_average("rate of the slow average, as a share of the fast one", above=0, below=1)
     lp_early: float | None = _lp_average("theta of the reweighting, below 0.5 for low success", above=0, high=0.5)
     lp_success_bonus: float | None = _lp_average("weight of the success rate in a score", low=0)
-    lp_amplification: float | None = _lp_preset(
-        "factor of z-scores before the logistic function", " and not curriculum.lp_temperature", above=0
-    )
+    lp_amplification: float | None = _lp_preset("factor of z-scores", " and not curriculum.lp_temperature", above=0)
     lp_temperature: float | None = _lp_preset("temperature of a softmax; 0 uses z-scores", low=0)
     lp_min_samples: int | None = _lp_preset("episodes of a level before its score counts", low=1)
     performance_mode: bool = _lp(False, "skip the detailed statistics of learning_progress")
     replay_score: str = _plr(
-        "absolute", "score of a level: mean absolute or mean positive advantage", choices=("absolute", "positive")
+        "absolute", "score of a level: mean absolute or positive advantage", choices=("absolute", "positive")
     )
     replay_temperature: float = _plr(1.0, "temperature X of the rank weights 1 / rank ** (1 / X)", above=0)
     replay_staleness: float = _plr(0.1, "share of draws by the time since a level was last played", low=0, high=1)
     start_states: bool = setting(
-        False,
-        "on levels never won, start some episodes along a demonstration or the agent's best run",
-        flag="start-states",
+        False, "on levels never won, start some episodes along a recorded run", flag="start-states"
     )
-    start_share: float = setting(
-        0.25,
-        "share of these episodes on levels never won",
-        flag="start-states-share",
-        needs=_STARTS,
-        above=0,
-        high=0.25,
+    start_share: float = _starts(
+        0.25, "share of these episodes on levels never won", flag="start-states-share", above=0, high=0.25
     )
-    start_threshold: float = setting(
-        0.2,
-        "success rate of these episodes above which their start moves back towards the spawn",
-        flag="start-states-threshold",
-        needs=_STARTS,
-        above=0,
-        below=1,
+    start_threshold: float = _starts(
+        0.2, "success above which these starts approach the spawn", flag="start-states-threshold", above=0, below=1
     )
 
     def __post_init__(self) -> None:

@@ -20,13 +20,11 @@ class DistillationConfig:
     flag_prefix: ClassVar[str] = "teacher-"
     group: ClassVar[str] = IMITATION
     name: str | None = setting(
-        None, "distil an agent into the BC policy: a checkpoint, or the first of --architectures", flag="teacher"
+        None, "agent to distil into the BC policy: checkpoint, or first architecture", flag="teacher"
     )
     decisions: int = _setting(1_000_000, "number of decisions of the student in distillation", low=1)
     minutes: float | None = _setting(None, "limit in minutes, besides --teacher-decisions; default: none", above=0)
-    learning_rate: float = _setting(
-        2e-3, "highest learning rate of distillation; it begins and ends with a tenth", above=0, high=1
-    )
+    learning_rate: float = _setting(2e-3, "highest learning rate; it begins and ends with a tenth", above=0, high=1)
     epochs: int = _setting(4, "passes over each rollout of distillation, every second one over mirror images", low=1)
     minibatch_size: int = _setting(1024, "decisions per gradient step of distillation", low=1)
 

@@ -29,22 +29,16 @@ class EvaluationConfig:
     flag_prefix: ClassVar[str] = ""
     group: ClassVar[str] = "evaluation"
     eval_freq: int | None = setting(
-        None, "decisions between evaluations during training; 0: none; default: --total-timesteps / 20", low=0
+        None, "decisions between evaluations; 0: none; default: --total-timesteps / 20", low=0
     )
     eval_every_minutes: float | None = setting(
-        None,
-        "minutes between evaluations during training; default: a tenth of --time-budget-minutes, without --eval-freq",
-        above=0,
+        None, "minutes between evaluations; default: --time-budget-minutes / 10, without --eval-freq", above=0
     )
     periodic_episodes_per_category: int = setting(
-        20,
-        "episodes per category in evaluations during training",
-        flag="eval-episodes-per-category",
-        low=1,
-        high=MOST_EPISODES,
+        20, "episodes per category during training", flag="eval-episodes-per-category", low=1, high=MOST_EPISODES
     )
     num_eval_episodes: int = setting(
-        250, "episodes of the final evaluation, spread evenly over the categories", low=1, high=MOST_EPISODES
+        250, "episodes of the final evaluation, over all categories", low=1, high=MOST_EPISODES
     )
     skip_final_eval: bool = setting(False, "skip the final evaluation")
     deterministic: bool = setting(  # off by default: sampled actions escape from endless repetitions
@@ -55,24 +49,21 @@ class EvaluationConfig:
         switch=True,
     )
     exploration_patience: int = setting(
-        PATIENCE, "decisions without progress after which evaluated agents explore (docs/evaluate.md); 0: never", low=0
+        PATIENCE, "decisions without progress before evaluated agents explore; 0: never", low=0
     )
     seed: int = setting(20_251, "random seed of sampled actions", flag="eval-seed", low=0, high=LARGEST_SEED)
     remote: bool = setting(
-        False,
-        "evaluate in a separate process; each result takes effect at the next evaluation (docs/evaluate.md)",
-        flag="remote-evaluation",
-        switch=True,
+        False, "evaluate in a separate process, in parallel (docs/evaluate.md)", flag="remote-evaluation", switch=True
     )
     retention_guard: bool = setting(
         True,
-        "deliver the last weights, not the best ones on the dev levels, and never return to better weights",
+        "deliver the last weights, not the best on the dev levels, and never return to those",
         flag="no-retention-guard",
     )
     early_stopping: bool = setting(False, "end PPO when evaluations no longer improve", flag="enable-early-stopping")
     early_stopping_patience: int = _stopping(10, "evaluations without improvement after which training ends", low=1)
     early_stopping_improvement: float = _stopping(
-        0.01, "smallest rise of the success rate that counts as improvement", low=0, below=1
+        0.01, "smallest rise of success that is an improvement", low=0, below=1
     )
     early_stopping_min_evaluations: int = _stopping(5, "evaluations before training can end early", low=1)
 
@@ -113,9 +104,7 @@ class VideoConfig:
     group: ClassVar[str] = "evaluation"
     record_eval_videos: bool = setting(False, "film the final evaluation", aliases=("record-videos",))
     max_videos_per_category: int = _video(10, "largest number of films per category", low=1)
-    video_fps: int = _video(
-        30, f"frames per second of films; the game: {FRAMES_PER_SECOND}", low=1, high=FRAMES_PER_SECOND
-    )
+    video_fps: int = _video(30, f"frames per second; the game: {FRAMES_PER_SECOND}", low=1, high=FRAMES_PER_SECOND)
     video_colours: str = _video(CLASSIC, "colour scheme of films and route pictures", choices=tuple(SCHEMES))
     ghost: bool = _video(False, "films also show a run of the planner, if found", flag="video-ghost")
 

@@ -55,9 +55,7 @@ class UploadConfig:
 
     flag_prefix: ClassVar[str] = "s3-"
     group: ClassVar[str] = "output"
-    bucket: str | None = setting(
-        None, "upload the run's folder to this S3 bucket. Credentials come from the environment only"
-    )
+    bucket: str | None = setting(None, "S3 bucket for the run's folder; credentials come from the environment")
     prefix: str = _upload("experiments/", "prefix of the names of uploaded objects")
     sync_freq: int = _upload(500_000, "decisions between uploads", low=1)
 
@@ -96,45 +94,33 @@ class ExperimentConfig:
         (Path("datasets/test"),), "folders of levels, or level files, for the final evaluation only"
     )
     skip_bad_levels: bool = _data(
-        False, "skip unreadable levels, and training levels without a path to the exit; default: an error"
+        False, "skip levels that are unreadable or, in training, without a path; default: an error"
     )
-    allow_unsupported: bool = _data(
-        False, "load levels with unsupported entities, without these entities; default: skip such levels"
-    )
+    allow_unsupported: bool = _data(False, "load levels without their unsupported entities; default: skip such levels")
     single_level: Path | None = _data(None, "train and evaluate on this level file, without datasets")
-    output_dir: Path = _output(
-        Path("experiments"), "folder in which the folder of the run is created", aliases=("out",)
-    )
+    output_dir: Path = _output(Path("experiments"), "parent folder of the folder of the run", aliases=("out",))
     seeds: tuple[int, ...] = setting(
         (0,), "random seeds, one training each", aliases=("seed",), metavar="SEED", low=0, high=LARGEST_SEED
     )
     resume_from: Path | None = setting(
-        None, "folder of an interrupted run to resume, with its settings", aliases=("resume",)
+        None, "folder of an interrupted run, to resume with its settings", aliases=("resume",)
     )
     resume_override: tuple[str, ...] = setting(
         (), "settings to change when resuming, e.g. total-timesteps=20000000", metavar="NAME=VALUE", needs="resume_from"
     )
-    previous_checkpoint: bool = setting(
-        False, "resume from the second newest checkpoint; the newest is renamed", needs="resume_from"
-    )
-    save_freq: int = _output(
-        500_000,
-        "largest number of decisions between checkpoints; more often if saving takes below 5 % of the time",
-        low=1,
-    )
-    keep_checkpoints: int = _output(
-        3, "number of newest checkpoints to keep, besides the best and the final one", low=1
-    )
+    previous_checkpoint: bool = setting(False, "resume from the second newest checkpoint", needs="resume_from")
+    save_freq: int = _output(500_000, "largest number of decisions between checkpoints", low=1)
+    keep_checkpoints: int = _output(3, "newest checkpoints to keep, besides the best and the final one", low=1)
     audit: str = _output("first", "check the first or all updates, and warn of known problems", choices=AUDITS)
     silence: tuple[str, ...] = _output((), f"names of warnings to suppress: {', '.join(WARNINGS)}")
     frame_skip: int = same_setting(DatasetConfig, "frame_skip", group="data")
     recipe: str | None = setting(None, "named settings (docs/configuration.md); files and flags override them")
     config_files: tuple[Path, ...] = setting(
-        (), "TOML files of settings; later files and flags override earlier files", flag="config", metavar="FILE"
+        (), "TOML files of settings; later ones override", flag="config", metavar="FILE"
     )
     plugins: tuple[str, ...] = setting(
         (),
-        "Python files or modules that register networks, curricula and presets (docs/own_network.md)",
+        "Python files or modules with networks, curricula, presets (docs/own_network.md)",
         flag="plugin",
         metavar="FILE",
     )
@@ -155,14 +141,9 @@ class ExperimentConfig:
         False, "train both with and without behavioural cloning, and compare", needs=f"{_REPLAYS} and pretraining"
     )
     init_from: Path | None = _imitation(
-        None,
-        "checkpoint (.safetensors) whose weights replace random ones: for imitation of --replay-data-dir, or for PPO "
-        "without it (docs/configuration.md)",
-        metavar="CHECKPOINT",
+        None, "agent (.safetensors) from which imitation, or PPO without it, starts", metavar="CHECKPOINT"
     )
-    visualize_training: bool = _output(
-        False, "show curves and the newest policy in the browser (docs/play.md)", switch=True
-    )
+    visualize_training: bool = _output(False, "show curves and policy in the browser (docs/play.md)", switch=True)
     debug: bool = _output(False, "show the traceback of an error")
     bc: BCConfig = field(default_factory=BCConfig)
     teacher: DistillationConfig = field(default_factory=DistillationConfig)

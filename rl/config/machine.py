@@ -5,7 +5,7 @@ from functools import partial
 from typing import ClassVar
 
 from hardware import DEVICES, PlanError, PlanRequest
-from hardware.profiles import AUTO, find_profile
+from hardware.request import AUTO, find_profile
 from nppsim.errors import ConfigError
 from nppsim.settings import check_settings, require, setting
 
@@ -20,11 +20,11 @@ class HardwareConfig:
 
     flag_prefix: ClassVar[str] = ""
     group: ClassVar[str] = "hardware"
-    hardware_profile: str = setting(AUTO, "auto, or the name of a profile (python -m hardware plan --help lists them)")
+    hardware_profile: str = setting(AUTO, "auto, or the name of a profile (scripts/hardware_plan.py --help lists them)")
     num_envs: int | None = setting(None, "environments, summed over processes; default: set by the plan", low=1)
     rollout_length: int | None = setting(None, "decisions per environment and update; default: set by the plan", low=1)
     minibatch_size: int | None = setting(
-        None, "decisions per gradient step, summed over processes; default: set by the plan", low=1
+        None, "decisions per gradient step, of all processes; default: set by the plan", low=1
     )
     torch_threads: int | None = setting(
         None, "threads that share a gradient step, which affects rounding; default: measured once", low=1, high=1024
@@ -34,9 +34,7 @@ class HardwareConfig:
     )
     mixed_precision: bool | None = setting(None, "compute networks in bfloat16; default: where it is fast", switch=True)
     device: str | None = setting(None, "device of the networks; default: a GPU if there is one", choices=DEVICES)
-    num_gpus: int = setting(
-        1, "largest number of GPUs; 0: CPU only. Values above 1 require that many, and start a process for each", low=0
-    )
+    num_gpus: int = setting(1, "largest number of GPUs; 0: CPU only; above 1: that many, with a process each", low=0)
     num_processes: int | None = setting(
         None, "processes that train together (docs/long_runs.md); default: one, or one per GPU", low=1, high=1024
     )
@@ -98,11 +96,7 @@ class ProfilingConfig:
         False, "record the memory in use in profiling/memory.txt", flag="enable-memory-profiling", switch=True
     )
     memory_snapshot_freq: int = setting(
-        500,
-        "decisions between memory snapshots, summed over environments. Snapshots are taken after an update",
-        flag="memory-snapshot-freq",
-        needs="profiling.memory",
-        low=1,
+        500, "decisions between memory snapshots", flag="memory-snapshot-freq", needs="profiling.memory", low=1
     )
 
     def __post_init__(self) -> None:

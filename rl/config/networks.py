@@ -21,9 +21,7 @@ class HeadsConfig:
     """Deep heads for all networks of an experiment.  An architecture name such as NAME+deep2 gives one network deep heads."""
 
     group: ClassVar[str] = "networks"
-    deep: bool = setting(
-        False, "residual blocks in the heads of actor and critic, as NAME+deepN", flag=DEEP, switch=True
-    )
+    deep: bool = setting(False, "residual blocks in actor and critic, as NAME+deepN", flag=DEEP, switch=True)
     blocks: int = _deep(2, "residual blocks in each head", flag="deep-resnet-blocks", low=1, high=MOST_BLOCKS)
     residual: bool = _deep(True, "add each block's input to its output", flag="deep-resnet-use-residual", switch=True)
     layer_norm: bool = _deep(True, "apply layer norm before each block", flag="deep-resnet-use-layer-norm", switch=True)
@@ -78,22 +76,13 @@ class HierarchyConfig:
 
     group: ClassVar[str] = "networks"
     hierarchical: bool = setting(
-        False,
-        "hierarchical PPO: a high level chooses subtasks, and a low level chooses actions (docs/architectures.md)",
-        flag=HIERARCHICAL,
-        switch=True,
+        False, "hierarchical PPO: subtasks, then actions (docs/architectures.md)", flag=HIERARCHICAL, switch=True
     )
     update_freq: int = _hierarchical(
-        50,
-        "largest number of decisions per subtask. A completed subtask and a new episode end it sooner",
-        flag="high-level-update-freq",
-        low=1,
-        high=MOST_DECISIONS,
+        50, "largest number of decisions per subtask", flag="high-level-update-freq", low=1, high=MOST_DECISIONS
     )
     from_stage: str | None = _hierarchical(
-        None,
-        "category, e.g. medium, from which subtasks are used; earlier stages train with plain PPO. Default: from the start",
-        flag="hierarchical-from-stage",
+        None, "category from which subtasks are used; default: from the start", flag="hierarchical-from-stage"
     )
 
     def __post_init__(self) -> None:

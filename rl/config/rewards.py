@@ -44,9 +44,7 @@ class RewardSettings:
     closest: float | None = _weight("reward per px by which the smallest distance to the objective shrinks")
     proximity: float | None = _weight("reward for coming within 50 px of an objective, once each")
     exploration: float | None = _weight("reward for the first visit of a cell")
-    force: bool = setting(
-        False, "do not warn that dying pays more than winning or staying alive under these rewards", flag="force"
-    )
+    force: bool = setting(False, "do not warn that dying pays more than winning or surviving", flag="force")
 
     def __post_init__(self) -> None:
         check_settings(self)

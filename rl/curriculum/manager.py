@@ -77,18 +77,18 @@ class CurriculumManager:
         drawn = self.draw(sim.num_envs)
         sim.reset(drawn if levels is None else np.where(levels < 0, drawn, levels))
         sim.next_level[:] = self.draw(sim.num_envs)
-        self.adopt(sim)
+        self.sync_episodes(sim)
         if self.starts:
             self.starts.tracks.begin(sim, np.arange(sim.num_envs))
 
-    def adopt(self, sim: BatchSimulator) -> None:
+    def sync_episodes(self, sim: BatchSimulator) -> None:
         """Call this after environment states were set externally: current and next levels count as drawn now."""
         self._playing = sim.level.astype(np.int64)
         self._began = np.full(sim.num_envs, self.updates)
         self._drawn_at = np.full(sim.num_envs, self.updates)
         if self.starts:
             self.starts.attach(sim, self._won_before())
-            self.starts.adopt()
+            self.starts.ignore_episodes()
 
     def watch(self, sim: BatchSimulator, actions: np.ndarray) -> None:
         """Record the actions int[N] of the next step, for start states."""
@@ -101,7 +101,7 @@ class CurriculumManager:
         """Return True if the current episode of an environment began at the start of the level."""
         return self.starts is None or not self.starts.began[env]
 
-    def credited(self, sim: BatchSimulator) -> np.ndarray:
+    def counted_levels(self, sim: BatchSimulator) -> np.ndarray:
         """Return the level int32[N] of each environment; -1 for episodes from start states, which are not counted."""
         return np.where(self.starts.began > 0, -1, sim.level) if self.starts else sim.level
 
@@ -132,7 +132,9 @@ class CurriculumManager:
     def _check(self, sim: BatchSimulator, ended: np.ndarray) -> None:
         finished = sim.finished
         if len(self._playing) != sim.num_envs:
-            raise RuntimeError("the curriculum has not started these environments: call start() or adopt() first")
+            raise RuntimeError(
+                "the curriculum has not started these environments: call start() or sync_episodes() first"
+            )
         if not np.array_equal(sim.level[finished], sim.next_level[finished]):
             raise LevelMismatchError(
                 f"levels {sim.next_level[finished]} were drawn, {sim.level[finished]} are played: next_level "
@@ -141,10 +143,10 @@ class CurriculumManager:
         drawn = self._playing[finished]
         if not np.array_equal(drawn, ended["level"]):
             raise LevelMismatchError(
-                f"levels {drawn} were drawn, {ended['level']} were played: call adopt() after setting environment states"
+                f"levels {drawn} were drawn, {ended['level']} were played: call sync_episodes() after setting states"
             )
 
-    def pool(self, all_gather: Callable[[np.ndarray], np.ndarray]) -> None:
+    def gather_episodes(self, all_gather: Callable[[np.ndarray], np.ndarray]) -> None:
         """Replace the episodes since the latest update by the episodes of all processes.
 
         all_gather: function that concatenates rows of all processes in order of rank.
@@ -166,7 +168,7 @@ class CurriculumManager:
         """Update the strategy with the episodes since the previous update, and draw the next levels again.
 
         decided, advantages: level and advantage of each decision of the rollout, if ``wants_advantages``.
-        all_gather: as for ``pool``, so that all processes compute the same distribution.
+        all_gather: as for ``gather_episodes``, so that all processes compute the same distribution.
         """
         counts = slice(None) if self.starts is None else self.starts.began == 0
         columns = (self._playing[counts], self._began[counts], decided, advantages)

@@ -40,7 +40,7 @@ MAX_BYTES = 128 << 20  # largest size of the cached states in bytes
 
 
 @dataclass
-class Run:
+class GuideRun:
     """A run through a level, and the position along it at which episodes begin."""
 
     actions: np.ndarray  # uint8[n], one per decision, from the start of the level
@@ -204,7 +204,7 @@ class StartStates:
 
     def __init__(self, config: CurriculumConfig):
         self.config = config
-        self.runs: dict[str, Run] = {}  # run of each level, by level fingerprint
+        self.runs: dict[str, GuideRun] = {}  # run of each level, by level fingerprint
         # For each environment: number of decisions of the run before its start state; 0: start of the level.
         self.began = np.empty(0, np.int64)
         self.episodes = 0  # finished episodes from start states
@@ -228,7 +228,7 @@ class StartStates:
         """
         room = list(runs.items())[: MAX_RUNS - len(self.runs)]
         for name, actions in room:
-            self.runs[name] = Run(np.asarray(actions, np.uint8), wins=True)
+            self.runs[name] = GuideRun(np.asarray(actions, np.uint8), wins=True)
         self.update(self._won)
         return len(room)
 
@@ -254,13 +254,15 @@ class StartStates:
     def tracks(self) -> Tracks:
         """Actions and progress of the environments."""
         if self._tracks is None:
-            raise RuntimeError("the curriculum has not started these environments: call start() or adopt() first")
+            raise RuntimeError(
+                "the curriculum has not started these environments: call start() or sync_episodes() first"
+            )
         return self._tracks
 
     # -----------------------------------------------------------------------------------------------------------------
     # Episodes
 
-    def adopt(self) -> None:
+    def ignore_episodes(self) -> None:
         """Ignore the current episodes, after environment states were set externally."""
         self.tracks.forget()
         self.began[:] = 0
@@ -287,7 +289,7 @@ class StartStates:
             ):
                 self._store(env, name, int(tracks.best_at[env]), wins=False)
 
-    def _move(self, name: str, run: Run, won: bool) -> None:
+    def _move(self, name: str, run: GuideRun, won: bool) -> None:
         """Move the start state of a level after an episode that began at it."""
         threshold = self.config.start_threshold
         run.losses = 0 if won else run.losses + 1
@@ -305,7 +307,7 @@ class StartStates:
         """Store the first ``length`` actions of the episode as the level's run."""
         if name not in self.runs and len(self.runs) >= MAX_RUNS:
             return
-        run = Run(self.tracks.actions[env, :length].copy(), wins)
+        run = GuideRun(self.tracks.actions[env, :length].copy(), wins)
         if wins:
             run.position = float(min(STEPS - 1, int(self.began[env]) * STEPS // length))
         else:
@@ -400,7 +402,7 @@ class StartStates:
         actions = state["actions"].copy()
         ends = np.cumsum([length for length, *_ in state["runs"]], dtype=np.int64)
         self.runs = {
-            name: Run(actions[end - length : end], wins, progress if progress < 1e9 else math.inf, *rest)
+            name: GuideRun(actions[end - length : end], wins, progress if progress < 1e9 else math.inf, *rest)
             for name, end, (length, wins, progress, *rest) in zip(state["levels"], ends, state["runs"], strict=True)
         }
         self.began, self.episodes, self.reached = state["began"].copy(), state["episodes"], state["reached"]

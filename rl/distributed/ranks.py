@@ -1,18 +1,16 @@
-"""Collective operations of the processes of one training.
+"""Processes of one training, which all run the same program; rank 0 also imitates, evaluates and writes files.
 
     with joined(started, backend, device) as ranks:   # ``SINGLE_PROCESS`` unless torchrun started this process
-        ranks.all_reduce_mean(gradients, numbers)     # all ranks call this together
-        ranks.call_peers(function, *arguments)        # rank 0: every other rank calls function(its training, *arguments)
-        ranks.release(value)                          # rank 0: ``serve`` returns this value in the other ranks
-        value = ranks.serve(training)                 # other ranks: run the calls of rank 0 until it releases them
+        ranks.all_reduce_mean(gradients, numbers)     # all processes call a method together
+        value = ranks.broadcast(decide() if not ranks.rank else None)
 
-Rank 0 runs the main job: it writes files, evaluates, and ends training.  All ranks collect rollouts and compute gradients.
+The methods are collectives of ``torch.distributed`` whose errors say which connection was lost.
 """
 
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,8 +23,8 @@ import torch.distributed as dist
 from nppsim.errors import ConfigError, UserError
 from nppsim.io.signals import StopRequest
 
-STEP = timedelta(minutes=30)  # timeout of collective operations within an update
-ORDER = timedelta(days=30)  # timeout of ``serve``, which waits while rank 0 alone imitates or evaluates
+STEP = timedelta(minutes=30)  # timeout of collective operations
+WAIT = timedelta(days=30)  # timeout of ``broadcast``, for which other ranks wait while rank 0 imitates or evaluates
 Value = TypeVar("Value")
 
 
@@ -62,13 +60,18 @@ class Started:
 class SingleProcess:
     """Interface of ``Ranks`` for training in a single process.
 
-    stop: request to stop training; ``check_equal`` copies a request of any process to all processes.
+    stop: request to stop the current training.
     """
 
     rank, size, machines = 0, 1, 1
 
     def __init__(self) -> None:
         self.stop = StopRequest()
+
+    @property
+    def name(self) -> str:
+        """Rank and number of processes, for messages."""
+        return f"process {self.rank} of {self.size}"
 
     def all_reduce_mean(self, tensors: Sequence[torch.Tensor], numbers: Sequence[float] = ()) -> list[float]:
         """Replace each tensor by its mean over the processes; return the means of the numbers."""
@@ -82,23 +85,19 @@ class SingleProcess:
         """Concatenate the arrays of all processes by rank; their lengths may differ."""
         return values
 
-    def broadcast(self, value: Value) -> Value:
-        """Return the value that rank 0 has passed to this method."""
+    def broadcast(self, value: Any) -> Any:
+        """Return the value that rank 0 has passed to this method; it is pickled."""
         return value
+
+    def all_gather_objects(self, value: Value) -> list[Value]:
+        """Return the values of all processes by rank; they are pickled."""
+        return [value]
 
     def check_equal(self, values: Mapping[str, Any]) -> None:
         """Raise RanksError in every process if the values of ``values`` differ between processes."""
 
-    def call_peers(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Call function(training, *arguments) in the other processes, which must be in ``serve``; return their results."""
-        return []
-
-    def release(self, value: Any) -> None:
-        """Make ``serve`` return this value in the other processes."""
-
-    def serve(self, training: Any) -> Any:
-        """Run the calls of rank 0 until ``release``; return the value that rank 0 releases."""
-        raise NotImplementedError("a single process has no peers to serve")
+    def share(self, stop: StopRequest) -> None:
+        """Copy a stop request of any process to all processes."""
 
 
 SINGLE_PROCESS = SingleProcess()
@@ -121,11 +120,7 @@ class Ranks(SingleProcess):
             # Not the default group, to which torch modules refer until Python exits (see ``leave``).
             self._means = dist.new_group(backend=backend, timeout=STEP)
             self._data = dist.new_group(backend="gloo", timeout=STEP)
-            self._orders = dist.new_group(backend="gloo", timeout=ORDER)
-
-    @property
-    def name(self) -> str:
-        return f"process {self.rank} of {self.size}"
+            self._broadcasts = dist.new_group(backend="gloo", timeout=WAIT)
 
     def leave(self) -> None:
         """Destroy the groups, which ends gloo's threads.
@@ -133,7 +128,7 @@ class Ranks(SingleProcess):
         A gloo thread that frees a tensor during Python's exit aborts the process (SIGABRT).
         """
         dist.destroy_process_group()
-        del self._means, self._data, self._orders
+        del self._means, self._data, self._broadcasts
 
     @contextmanager
     def _connection(self) -> Iterator[None]:
@@ -165,53 +160,36 @@ class Ranks(SingleProcess):
         return torch.cat(parts).to(values.device)
 
     def all_gather_rows(self, values: np.ndarray) -> np.ndarray:
-        return np.concatenate(self._all_gather_objects(values, self._data))
+        return np.concatenate(self.all_gather_objects(values))
 
-    def _all_gather_objects(self, value: Any, group: Any) -> list[Any]:
+    def all_gather_objects(self, value: Value) -> list[Value]:
         values: list[Any] = [None] * self.size
         with self._connection():
-            dist.all_gather_object(values, value, group=group)
+            dist.all_gather_object(values, value, group=self._data)
         return values
 
-    def broadcast(self, value: Value) -> Value:
-        return self._broadcast(value, self._data)
-
-    def _broadcast(self, value: Any, group: Any) -> Any:
-        box = [value]
+    def broadcast(self, value: Any) -> Any:
+        values = [value]
         with self._connection():
-            dist.broadcast_object_list(box, src=0, group=group)
-        return box[0]
+            dist.broadcast_object_list(values, src=0, group=self._broadcasts)
+        return values[0]
 
     def check_equal(self, values: Mapping[str, Any]) -> None:
-        found = self._all_gather_objects((dict(values), self.stop.by), self._data)
+        found = self.all_gather_objects(dict(values))
         different = [
-            f"{name} of process {rank}" for rank, (theirs, _) in enumerate(found) for name in values
-            if theirs[name] != found[0][0][name]
+            f"{name} of process {rank}" for rank, theirs in enumerate(found) for name in values
+            if theirs[name] != found[0][name]
         ]  # fmt: skip
         if different:
             raise RanksError(
                 f"{', '.join(different)} differs from process 0: the processes have diverged; continue from the newest "
                 "checkpoint with --resume-from"
             )
-        for rank, (_, by) in enumerate(found):
-            if by and not self.stop.by:
-                self.stop.by = f"{by} (process {rank})"
 
-    def call_peers(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        if self.rank:
-            return []
-        self._broadcast((function, arguments), self._orders)
-        return self._all_gather_objects(None, self._orders)[1:]
-
-    def release(self, value: Any) -> None:
-        self._broadcast((None, value), self._orders)
-
-    def serve(self, training: Any) -> Any:
-        while True:
-            function, arguments = self._broadcast(None, self._orders)
-            if function is None:
-                return arguments
-            self._all_gather_objects(function(training, *arguments), self._orders)
+    def share(self, stop: StopRequest) -> None:
+        for rank, by in enumerate(self.all_gather_objects(stop.by)):
+            if by and not stop.by:
+                stop.by = f"{by} (process {rank})"
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,14 +18,15 @@ from nppsim.io.progress import progress_bar
 from nppsim.levels.level import UNSUPPORTED, Level, left_out, symmetric_fingerprint, warning_lines
 from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
 from nppsim.observe.statistics import ObservationStatistics
+from rl.checks.config import margin_text, returns_text
 from rl.config.experiment import DEV_LEVELS, DEV_SHARE, ExperimentConfig
 from rl.evaluation.results import ALL
 from rl.evaluation.suite import EvaluationSuite
+from rl.log import Log, warn
 from rl.policy.architectures import Architecture
 from rl.ppo.vec_env import BatchVecEnv
 
 RANDOM_PLAY_DECISIONS = 20_000  # decisions of random play for statistics of the normaliser, without demonstrations
-Log = Callable[[str], None]  # receives messages
 Pairs = list[tuple[Level, str]]  # levels with categories
 
 
@@ -208,24 +209,21 @@ def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward
     problems = [problem for row in rows for problem in row.problems]
     for row in rows:
         if row.problems:
-            log(f"rewards on {_described(row)}: {'; '.join(row.problems)}")
+            log(f"rewards on {returns_text(row)}: {'; '.join(row.problems)}")
     if not problems:
-        least = min(rows, key=lambda row: row.win_return - max(row.timeout_return, row.death_return))
-        log(f"rewards in order on {len(rows)} categories; smallest difference on {_described(least)}")
+        log(f"rewards: {margin_text(rows)}")
     elif config.reward.is_default and "rewards" not in config.silence:
-        log(
-            f"warning: rewards: {problems[0]}; raise --gamma towards 1, train on shorter levels, or use --silence rewards"
-        )
+        advice = "raise --gamma towards 1, train on shorter levels, or use --silence rewards"
+        warn(log, f"rewards: {problems[0]}; {advice}")
     deadly = [row for row in rows if row.death_return > min(row.win_return, row.timeout_return + reward.TIE)]
     if deadly and not config.reward.force and "dying" not in config.silence:
         advice = "lower --reward-death, raise --reward-time towards 0, or accept it with --force"
-        log(f"warning: dying: dying pays on {_described(deadly[0])} (--reward-preset {config.reward.preset}); {advice}")
+        preset = f"--reward-preset {config.reward.preset}"
+        text = (
+            f"dying: an early death returns more than winning or staying alive, {preset}, on {returns_text(deadly[0])}"
+        )
+        warn(log, f"{text}; {advice}")
     return rows
-
-
-def _described(row: reward.AuditRow) -> str:
-    returns = f"win {row.win_return:+.2f}, time-out {row.timeout_return:+.2f}, death {row.death_return:+.2f}"
-    return f"{row.category} (path {row.path_px:.0f} px): {returns}"
 
 
 class Suites:

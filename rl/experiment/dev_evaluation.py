@@ -1,7 +1,7 @@
 """Evaluation on the dev levels in a separate process during training (``--remote-evaluation``).
 
-    with closing(Evaluator(task, folder, stop)) as remote:
-        remote.order(policy, decisions)     # starts an evaluation and returns immediately
+    with closing(Evaluator(settings, folder, stop)) as remote:
+        remote.submit(policy, decisions)     # starts an evaluation and returns immediately
         ...                                 # train
         found, seconds = remote.result()    # waits for the result
 
@@ -35,7 +35,7 @@ from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
 from rl.training.model_selection import Evaluate, Evaluation
 
-ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # policy to evaluate, in the run's folder
+SUBMITTED = f"in_evaluation{checkpoint.SUFFIX}"  # policy to evaluate, in the run's folder
 POLL_S = 0.2  # seconds between checks for a request to stop
 END_S = 10.0  # seconds to wait for the exit status of a process that closed its pipe
 
@@ -79,8 +79,8 @@ def remote_evaluator(
     if not setup.config.evaluation.remote:
         return nullcontext()
     threads = plan.evaluator_threads or 1  # the plan has None if --resume-override added the evaluator
-    task = DevTask(setup.config, setup.data.dev, setup.architecture.name, plan.device, threads)
-    return closing(Evaluator(task, setup.folder, stop))
+    settings = DevEvaluatorSettings(setup.config, setup.data.dev, setup.architecture.name, plan.device, threads)
+    return closing(Evaluator(settings, setup.folder, stop))
 
 
 class EvaluatorError(UserError, RuntimeError):
@@ -88,7 +88,7 @@ class EvaluatorError(UserError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class DevTask:
+class DevEvaluatorSettings:
     """Settings of the evaluating process.
 
     levels: dev levels with their categories.
@@ -117,21 +117,21 @@ class Evaluator:
     stop: request to stop the program; it interrupts ``result``, which waits for the evaluating process.
     """
 
-    def __init__(self, task: DevTask, folder: Path, stop: StopRequest):
-        self.path = folder / ORDERED
+    def __init__(self, settings: DevEvaluatorSettings, folder: Path, stop: StopRequest):
+        self.path = folder / SUBMITTED
         self.history = DevHistory(folder)
         self.stop = stop
-        self._frame_skip = task.config.frame_skip
+        self._frame_skip = settings.config.frame_skip
         self._decisions = 0  # training decisions of the policy in evaluation
         self._arrived: tuple[Evaluation, LevelWins, float] | None = None  # result, wins and duration in seconds
         self._failed: _Failure | None = None
         context = multiprocessing.get_context("spawn")  # the training's threads would not survive a fork
         self._pipe, there = context.Pipe()
-        self.process = context.Process(target=serve, args=(task, there), daemon=True)
+        self.process = context.Process(target=_evaluate_policies, args=(settings, there), daemon=True)
         self.process.start()
         there.close()
 
-    def order(self, policy: NppPolicy, decisions: int) -> None:
+    def submit(self, policy: NppPolicy, decisions: int) -> None:
         """Start the evaluation of a policy.  decisions: training decisions of the policy."""
         self.check()
         checkpoint.save(self.path, policy, frame_skip=self._frame_skip)
@@ -197,18 +197,18 @@ class _Cause(Exception):
         return f"\n{self.args[0]}"
 
 
-def serve(task: DevTask, pipe: Connection) -> None:
+def _evaluate_policies(settings: DevEvaluatorSettings, pipe: Connection) -> None:
     """Evaluate the policies that the training process sends, and return results through the pipe, until training ends."""
     if hasattr(os, "setsid"):  # signals to the training's process group must not end this process
         os.setsid()
     begin_work()
     try:
-        suite = prepare(task)
+        suite = make_dev_suite(settings)
         while True:
             path = pipe.recv()
             began = time.monotonic()
             policy, _ = checkpoint.load_policy(path)
-            found, wins = play_dev_levels(suite, policy.to(task.device), task.config.evaluation.deterministic)
+            found, wins = play_dev_levels(suite, policy.to(settings.device), settings.config.evaluation.deterministic)
             pipe.send((found, wins, time.monotonic() - began))
     except (EOFError, BrokenPipeError):  # the training has ended
         return
@@ -217,10 +217,10 @@ def serve(task: DevTask, pipe: Connection) -> None:
         pipe.send(_Failure(f"--remote-evaluation failed: {message}", traceback.format_exc()))
 
 
-def prepare(task: DevTask) -> EvaluationSuite:
+def make_dev_suite(settings: DevEvaluatorSettings) -> EvaluationSuite:
     """Load plugins, set the number of threads of this process, and return the suite of the dev levels."""
-    plugins.load(task.config.plugins)
+    plugins.load(settings.config.plugins)
     torch.set_num_threads(1)  # as in training, since rounding depends on it
-    config, network = task.config, get_architecture(task.architecture)
+    config, network = settings.config, get_architecture(settings.architecture)
     episodes = config.evaluation.periodic_episodes_per_category
-    return make_suite(config, task.levels, network, episodes, threads=task.simulator_threads)
+    return make_suite(config, settings.levels, network, episodes, threads=settings.simulator_threads)

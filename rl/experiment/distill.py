@@ -9,20 +9,19 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import hardware
-from hardware.thread_pool import ThreadPool
+from bc.thread_pool import ThreadPool
 from nppsim.io.progress import progress_bar
 from nppsim.observe import layout
 from rl.config.curriculum import CurriculumConfig
 from rl.distillation import DistillationError, Distiller
-from rl.events import EventWriter
+from rl.events import open_events
 from rl.experiment.dev_evaluation import play_dev_levels
-from rl.experiment.follower import make_env
-from rl.experiment.record import DISTILLED_POLICY, PretrainedPolicy, load_pretrained, save_pretrained
-from rl.experiment.setup import TrainingSetup, folder_of
+from rl.experiment.record import AGENT, DISTILLED_POLICY, PretrainedPolicy, load_pretrained, save_pretrained
+from rl.experiment.setup import TrainingSetup, folder_of, make_env
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
-from rl.ppo.logs import BOARD, DISTILLATION, cut_events
+from rl.ppo.logs import BOARD
 
 UNFINISHED = f"pretrain/unfinished_distillation{checkpoint.SUFFIX}"
 SAVE_SECONDS = 60.0  # time between saved states, from which an interrupted distillation resumes
@@ -36,7 +35,7 @@ def teacher_of(setup: TrainingSetup) -> Path | None:
     teacher = setup.config.teacher
     if teacher.name in (None, setup.architecture.name) or not setup.pretrained:
         return None
-    trained = folder_of(setup.config, setup.root, str(teacher.name), "with_pretrain", setup.seed) / "agent.safetensors"
+    trained = folder_of(setup.config, setup.root, str(teacher.name), "with_pretrain", setup.seed) / AGENT
     return teacher.file or trained
 
 
@@ -72,7 +71,7 @@ def distill_teacher(
         check_worth(setup, student, teacher, path)
     before = distiller.seconds
     train(setup, distiller)
-    student.set_training_mode(False)
+    student.eval()
     distilled = replace(
         pretrained, policy=student, distillation_s=distiller.seconds, spent_before=pretrained.spent_before + before
     )
@@ -110,16 +109,15 @@ def make_distiller(setup: TrainingSetup, plan: hardware.Plan, student: NppPolicy
 
 def train(setup: TrainingSetup, distiller: Distiller) -> None:
     """Distil until the limit of decisions or minutes; log metrics, and save the state every SAVE_SECONDS for resuming."""
-    cut_events(setup.folder / BOARD, 0, distillation=distiller.updates)
     with (
-        EventWriter(setup.folder / BOARD) as writer,
+        open_events(setup.folder / BOARD) as writer,
         progress_bar(total=100, title="distillation", unit="%") as bar,
     ):
         saved, logged = distiller.seconds, int(LOG_LINES * distiller.progress)
         while not distiller.updates or distiller.progress < 1:
             metrics = distiller.update()
             for tag, value in metrics.items():
-                writer.add_scalar(DISTILLATION + tag, value, distiller.updates)
+                writer.add_scalar(f"bc/teacher/{tag}", value, distiller.updates)
             writer.flush()
             won = f", success {metrics['success']:.0%}" if "success" in metrics else ""
             line = f"divergence {metrics['divergence']:.3f} nats, agreement {metrics['agreement']:.0%}{won}"

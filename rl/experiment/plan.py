@@ -1,34 +1,34 @@
 """Hardware plans (sizes, precision, device) from measurements on this machine.
 
-Trainings use ``plan_of``, and ``python -m hardware plan --measure`` uses ``measured``.
+Trainings use ``plan_of``, and ``scripts/hardware_plan.py --measure`` uses ``measured_plan``.
 
 plan = plan_of(setup)                  # also stores the plan in the run's folder, for resuming
-report = measured("vision_free", hardware.PlanRequest(), hardware.detect())
-print(report)
+print(measured_plan("vision_free", hardware.PlanRequest(), hardware.detect()))
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import torch
 
 import hardware
-from hardware.figures import stored_figures
-from hardware.memory import estimate_update, measure_update
-from hardware.plan_report import PlanReport, Speed
-from hardware.profiles import PlanError
+from hardware.memory import measure_update
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.gym.env import STARTER_LEVELS
+from nppsim.io.files import write_json
 from nppsim.levels.level_set import LevelSet
 from rl.config import CurriculumConfig, PPOConfig
 from rl.curriculum import make_sampler
 from rl.experiment.data import statistics_of_random_play
 from rl.experiment.record import read_plan, save_plan
 from rl.experiment.setup import TrainingSetup
+from rl.log import warn
 from rl.policy.architectures import Architecture, get_architecture
-from rl.ppo import make_ppo
-from rl.ppo.update_benchmark import UpdateBenchmark, stored_timings
+from rl.ppo import PPO, make_ppo, update_benchmark
+from rl.ppo.update_benchmark import UpdateBenchmark, machine_key, read_measurements, stored_timings
 from rl.ppo.vec_env import BatchVecEnv
 
 TIMED_UPDATES = 2  # number of timed updates, after a warm-up update
@@ -36,20 +36,26 @@ TIMED_UPDATES = 2  # number of timed updates, after a warm-up update
 
 def plan_of(setup: TrainingSetup) -> hardware.Plan:
     """Return the stored plan of a run; without one, make a plan from measured updates, and store it."""
-    plan_request = setup.config.plan_request
+    plan_request, network = setup.config.plan_request, setup.architecture
     condition = "with imitation" if setup.pretrained else "without imitation"
-    heading = f"\n{setup.architecture.name}, {condition}, seed {setup.seed}"
+    heading = f"\n{network.name}, {condition}, seed {setup.seed}"
     plan = read_plan(setup.folder, plan_request)
     if plan is not None:
         setup.log(f"{heading}: resumes with its stored plan\n{plan}")
         if plan.machine.cpu != setup.machine.cpu:
-            setup.log(f"warning: the run began on {plan.machine.name}; results may differ in rounding")
+            warn(setup.log, f"the run began on {plan.machine.name}; results may differ in rounding")
     else:
-        planned = planner(setup.architecture, plan_request, setup.machine.times(setup.ranks.machines))
-        plan = _measured_plan(setup.architecture, planned, planned(), setup.machine)
+        planned = planner(network, plan_request, setup.machine.times(setup.ranks.machines))
+        speeds = stored_speeds(network, setup.machine)
+
+        def throughput(sizes: hardware.Sizes) -> float:
+            return speeds.get(_label(sizes), 0.0)  # sizes without a measurement are not chosen
+
+        if speeds:
+            planned = partial(planned, throughput=throughput)
+        plan = _with_measured_updates(network, planned, planned(), setup.machine)
         setup.log(f"{heading}\n{plan}")
         save_plan(setup.folder, plan, plan_request)
-    torch.set_num_threads(1)  # threads for parts of a minibatch (``ThreadPool``) are faster than threads in operations
     return plan
 
 
@@ -61,13 +67,14 @@ def planner(
         hardware.plan,
         network.observations,
         plan_request,
+        architecture=network.name,
         stacking=network.stacking,
         carried_bytes=network.carried_bytes,
         machine=machine,
     )
 
 
-def _measured_plan(
+def _with_measured_updates(
     network: Architecture,
     planned: Callable[..., hardware.Plan],
     first: hardware.Plan,
@@ -84,22 +91,62 @@ def _measured_plan(
     return planned(update=update, benchmark=stored_timings(probe, machine, measure=measure))
 
 
-def measured(architecture: str, plan_request: hardware.PlanRequest, machine: hardware.Machine) -> PlanReport:
-    """Return a report with the plan for this machine, made from measured memory and threads, and its measured speed."""
+def measured_plan(architecture: str, plan_request: hardware.PlanRequest, machine: hardware.Machine) -> hardware.Plan:
+    """Return a plan for this machine from measured memory, threads and speed.
+
+    On a GPU, PPO is timed with several numbers of environments.  The speeds are stored for later trainings.
+    """
     network = get_architecture(architecture)
     planned = planner(network, plan_request, machine)
-    figures = stored_figures(architecture, network.observations, network.stacking)
-    update = figures.update if figures else estimate_update(network.observations, network.stacking)
-    try:
-        plan = _measured_plan(network, planned, planned(update=update), machine, measure=True)
-    except PlanError as error:
-        return PlanReport(architecture, error)
+    plan = _with_measured_updates(network, planned, planned(), machine, measure=True)
+    speeds: dict[str, float] = {}
+
+    def throughput(sizes: hardware.Sizes) -> float:
+        if _label(sizes) not in speeds:
+            settings = dict(plan.settings)
+            for name, value in sizes._asdict().items():
+                settings[name] = replace(settings[name], value=value)
+            speeds[_label(sizes)] = decisions_per_s(architecture, replace(plan, settings=settings))
+        return speeds[_label(sizes)]
+
+    if plan.gpus:
+        plan = _with_measured_updates(network, partial(planned, throughput=throughput), plan, machine)
+    speed = throughput(hardware.Sizes(plan.num_envs, plan.rollout_length, plan.minibatch_size))
+    file = _speeds_file()
+    known = read_measurements(file, _SPEEDS)  # another process may have added measurements meanwhile
+    write_json(file, known | {_key(network, machine): speeds})
     source = f"measured on this machine, {TIMED_UPDATES} updates on the levels of the package"
-    return PlanReport(architecture, plan, Speed(decisions_per_s(architecture, plan), source))
+    return replace(plan, speed=hardware.Speed(speed, source))
+
+
+_SPEEDS = {...: {...: float}}  # network and machine -> sizes -> decisions per second
+
+
+def stored_speeds(network: Architecture, machine: hardware.Machine) -> dict[str, float]:
+    """Return sizes -> decisions per second of ``measured_plan`` on this machine; {} without a measurement."""
+    return read_measurements(_speeds_file(), _SPEEDS).get(_key(network, machine), {})
+
+
+def _speeds_file() -> Path:
+    return update_benchmark.FILE.with_name("speeds.json")
+
+
+def _key(network: Architecture, machine: hardware.Machine) -> str:
+    gpus = ", ".join(gpu.name for gpu in machine.gpus)
+    return f"{network.name} {network.fingerprint}; {machine_key(machine)}; {gpus or 'no GPU'}"
+
+
+def _label(sizes: hardware.Sizes) -> str:
+    return f"{sizes.num_envs} x {sizes.rollout_length}, minibatch {sizes.minibatch_size}"
 
 
 def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:
-    """Measure the speed of PPO (decisions per second) with a plan, on the levels that the package contains."""
+    """Measure the speed of PPO (decisions per second) with a plan."""
+    return TIMED_UPDATES * plan.batch_size / timed_ppo(architecture, plan).seconds
+
+
+def timed_ppo(architecture: str, plan: hardware.Plan, updates: int = TIMED_UPDATES) -> PPO:
+    """Return a PPO after some updates on the levels of the package; its timers exclude a first update."""
     torch.set_num_threads(1)
     settings = PPOConfig(target_kl=None).settled(plan)  # target_kl None: no update ends early
     levels = LevelSet.open(STARTER_LEVELS)
@@ -116,6 +163,6 @@ def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:
     statistics = statistics_of_random_play(env, seed=0)
     ppo = make_ppo(env, architecture, settings, plan, statistics=statistics, device=plan.device)
     ppo.learn(plan.batch_size)
-    decisions, seconds = ppo.decisions_played, ppo.seconds
-    ppo.learn(TIMED_UPDATES * plan.batch_size, reset_num_timesteps=False)
-    return (ppo.decisions_played - decisions) / (ppo.seconds - seconds)
+    ppo.seconds = ppo.cpu_seconds = 0.0
+    ppo.learn(updates * plan.batch_size, reset_num_timesteps=False)
+    return ppo

@@ -6,11 +6,12 @@
 
 Files of a training: run.json, plan.json, pretrain/bc_policy.safetensors and distilled.safetensors (after distillation),
 finished.json; then, with the files of the experiment, eval_results.json and test_levels.csv.
-Files of an experiment: config.json, results.json, experiment.json, report.html, and last summary.txt.
+Files of an experiment: config.json, results.json, report.html, and last summary.txt.
 """
 
 import base64
 import math
+import os
 import platform
 import sys
 import zlib
@@ -36,8 +37,8 @@ from nppsim.levels.level import Level
 from nppsim.measure.machine import environment, git_state, machine
 from nppsim.physics.outcomes import NAMES
 from nppsim.replays.replay import MAX_BYTES
-from rl.checks.doctor import read_findings, report_rows
-from rl.checks.run import Item, checklist, checklist_table
+from rl.checks.check import read_results, report_rows
+from rl.checks.checklist import Item, checklist, checklist_table
 from rl.config import ExperimentConfig, PPOConfig
 from rl.config.files import dotted, known_settings
 from rl.config.resume import FINISHED_FILE, RUN_FILE
@@ -53,6 +54,8 @@ from rl.training.training_state import FINAL
 PLAN_FILE = "plan.json"
 BC_POLICY = f"pretrain/bc_policy{checkpoint.SUFFIX}"
 DISTILLED_POLICY = f"pretrain/distilled{checkpoint.SUFFIX}"
+AGENT = f"agent{checkpoint.SUFFIX}"  # resulting policy
+RESULTS = "results.json"
 SUMMARY = "summary.txt"  # written last, so it marks a complete experiment
 LIBRARIES = ("numpy", "numba", "torch", "stable-baselines3", "gymnasium", "h5py", "tensorboard")
 _MAX_FINISHED_BYTES = 1 << 30  # size limit of finished.json, which contains the inputs of up to a million episodes
@@ -355,7 +358,7 @@ def _ends(folder: Path) -> tuple[Path, Path]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The experiment: config.json, results.json, experiment.json, report.html, summary.txt
+# The experiment: config.json, results.json, report.html, summary.txt
 
 
 @dataclass(frozen=True)
@@ -366,8 +369,8 @@ class ExperimentRecord:
     versions: versions of Python, libraries and sources.
     fingerprints: dataset -> digest of its levels.
     audit: discounted returns of winning, time-out and dying, one row per category of levels.
-    circumstances: host, environment and command of the process.
-    resumed: one entry per resume: "at", "overrides" (name -> [before, after]), "machine", "versions" and circumstances.
+    provenance: host, environment and command of the process.
+    resumed: one entry per resume: "at", "overrides" (name -> [before, after]), "machine", "versions" and provenance.
     """
 
     config: ExperimentConfig
@@ -377,7 +380,7 @@ class ExperimentRecord:
     fingerprints: dict[str, str]
     audit: Sequence[reward.AuditRow]
     runs: tuple[RunRecord, ...] = ()
-    circumstances: dict = field(default_factory=dict)
+    provenance: dict = field(default_factory=dict)
     resumed: Sequence[dict] = ()
 
     def with_run(self, run: RunRecord) -> "ExperimentRecord":
@@ -449,7 +452,7 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in LIBRARIES} | {"python": platform.python_version()} | git_state()
 
 
-def circumstances() -> dict[str, object]:
+def provenance() -> dict[str, object]:
     """Return host, environment variables and command line of the process, without secrets."""
     command = [redact(argument) for argument in sys.argv]
     return {"host": machine(), "environment": environment(), "command": command}
@@ -464,38 +467,58 @@ def write_experiment(record: ExperimentRecord, folder: Path) -> None:
         write_json(run.folder / "eval_results.json", run.results)
         if run.wins:
             write_levels(run.folder / LEVELS_FILE, run.wins)
-    write_json(folder / "results.json", results_view(record))
-    report = report_view(record)
-    write_json(folder / "experiment.json", report)
-    write_report(report, folder / "report.html")
+    results = results_view(record, folder)
+    write_json(folder / RESULTS, results)
+    write_report(results, folder / "report.html")
 
 
 def config_view(record: ExperimentRecord) -> dict:
     """Return the content of config.json: configuration, data, versions, host, environment and command."""
     begun = {"created": record.created.isoformat(timespec="seconds"), "resumed": list(record.resumed)}
     settings = record.config.to_dict() | {"data": record.fingerprints}
-    return settings | begun | _where(record) | record.circumstances
+    return settings | begun | {"machine": record.machine, "versions": record.versions} | record.provenance
 
 
-def results_view(record: ExperimentRecord) -> dict:
-    """Return the content of results.json: success per architecture, seed, suite and category, and comparisons."""
+def results_view(record: ExperimentRecord, folder: Path) -> dict:
+    """Return the content of results.json, from which the report is made.
+
+    folder: folder of the experiment; paths of runs are relative to it, and paths of films to the run.
+    """
     architectures: dict[str, dict[str, dict]] = {
-        label: {"seeds": {str(run.seed): _results_entry(run) for run in runs}} for label, runs in record.groups.items()
+        label: {"seeds": {str(run.seed): _results_entry(run, folder) for run in runs}}
+        for label, runs in record.groups.items()
     }
     for label, results in record.all_seeds.items():
         architectures[label]["all_seeds"] = _suites(results)
-    comparisons = [comparison.to_dict() for comparison in record.comparisons]
-    found = {"architectures": architectures, "comparisons": comparisons, "config": record.config.to_dict()}
-    return found | _where(record)
+    return {
+        "name": record.config.experiment_name,
+        "created": f"{record.created:%Y-%m-%d %H:%M}",
+        "architectures": architectures,
+        "comparisons": [comparison.to_dict() for comparison in record.comparisons],
+        "audit": [asdict(row) for row in record.audit],
+        "config": record.config.to_dict(),
+        "machine": record.machine,
+        "versions": record.versions,
+    }
 
 
-def _results_entry(run: RunRecord) -> dict:
+def _results_entry(run: RunRecord, folder: Path) -> dict:
     return _suites(run.results) | {
+        "title": run.title,
+        "folder": Path(os.path.relpath(run.folder, folder)).as_posix(),
+        "delivered": run.delivered,
+        "comparisons": [comparison.to_dict() for comparison in run.comparisons],
+        "checklist": [item.to_dict() for item in run.checklist],
+        "doctor": report_rows(read_results(run.folder / "doctor.json")),
         "speed": run.speed,
         "wall_time_s": run.wall_time_s,
         "curriculum": run.curriculum,
-        "comparisons": [comparison.to_dict() for comparison in run.comparisons],
-        "checklist": [item.to_dict() for item in run.checklist],
+        "bc": run.bc_result and run.bc_result.as_dict(),
+        "transfer": run.transfer and asdict(run.transfer),
+        "plan": run.plan.to_dict(),
+        "films": [asdict(film) for film in run.films],
+        "events": run.events,
+        "settings": run.settings,
     }
 
 
@@ -503,58 +526,19 @@ def _suites(results: Mapping[str, dict[str, Stats] | None]) -> dict:
     return {"suites": {"test": results["ppo"] or {}}, "baselines": {"random": results["random"], "bc": results["bc"]}}
 
 
-def report_view(record: ExperimentRecord) -> dict:
-    """Return the content of experiment.json, the input of ``rl.experiment.report``."""
-    audit = [asdict(row) for row in record.audit]
-    return {
-        "name": record.config.experiment_name,
-        "created": f"{record.created:%Y-%m-%d %H:%M}",
-        "config": record.config.to_dict(),
-        "architectures": {run.title: _report_entry(run) | {"audit": audit} for run in record.runs},
-        "all_seeds": {f"{label}, all seeds": results for label, results in record.all_seeds.items()},
-        "comparisons": [comparison.to_dict() for comparison in record.comparisons],
-    } | _where(record)
-
-
-def _report_entry(run: RunRecord) -> dict:
-    return {
-        "results": run.results,
-        "delivered": run.delivered,
-        "checklist": [item.to_dict() for item in run.checklist],
-        "doctor": report_rows(read_findings(run.folder / "doctor.json")),
-        "comparisons": [comparison.to_dict() for comparison in run.comparisons],
-        "bc": run.bc_result and run.bc_result.as_dict(),
-        "transfer": run.transfer and asdict(run.transfer),
-        "speed": run.speed,
-        "plan": run.plan.to_dict(),
-        "wall_time_s": run.wall_time_s,
-        "paths": {
-            "tensorboard": str(run.folder / "tensorboard"),
-            "run": str(run.folder),
-            "films": [asdict(film) for film in run.films],
-        },
-        "events": run.events,
-        "settings": run.settings,
-    }
-
-
-def _where(record: ExperimentRecord) -> dict:
-    return {"machine": record.machine, "versions": record.versions}
-
-
-def summary(record: ExperimentRecord, folder: Path) -> str:
-    """Return the text of summary.txt: tables, comparisons, and paths of films and report."""
+def summary(record: ExperimentRecord) -> str:
+    """Return the text of summary.txt: tables, comparisons and number of films."""
     parts = []
     for run in record.runs:
         lines = [comparison.sentence for comparison in run.comparisons]
         lines += [f"delivered: {run.delivered}"] if run.delivered else []
-        lines += [f"films: {len(run.films)} below {run.folder / 'videos'}"] if run.films else []
+        lines += [f"films: {len(run.films)} in {run.folder.name}/videos"] if run.films else []
         parts.append("\n".join([f"\n{run.title}, test levels\n{_table(run.results)}", *lines]))
         parts.append(f"\nchecklist\n{checklist_table(run.checklist)}")
     parts += [f"\n{label}, all seeds, test levels\n{_table(results)}" for label, results in record.all_seeds.items()]
     if record.comparisons:
         parts.append(f"\ncomparisons on the same test levels\n{comparison_table(record.comparisons)}")
-    return "\n".join([*parts, f"report: {folder / 'report.html'}"])
+    return "\n".join(parts)
 
 
 def _table(results: Mapping[str, dict[str, Stats] | None]) -> str:

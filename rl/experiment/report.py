@@ -1,28 +1,32 @@
 """Report of an experiment: one self-contained HTML page, from ``nppsim/report/templates/experiment.html``.
 
-    write_report(experiment, folder / "report.html")
+    write_report(results, folder / "report.html")     # results: content of results.json
 
-``experiment`` is the result of ``rl.experiment.record.report_view``.  Relative paths refer to the report's folder or the
-working directory; those of films refer to the folder of the run.
+Paths of runs are relative to the report's folder, and those of films to the folder of the run.
 """
 
 import io
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
+
+import numpy as np
 
 from nppsim.errors import needed
 from nppsim.replays.replay import Replay
-from nppsim.report.charts import coloured, lines_chart
+from nppsim.report.charts import INK, coloured, large_numbers, lines_chart, new_chart, to_png, whole_numbers
 from nppsim.report.pages import Plot, render_page, write_page
 from nppsim.studio import page as players
 from nppsim.studio.page import LevelRuns, player_data
 from rl.evaluation.comparison import Difference, format_difference
 from rl.evaluation.results import ALL, categories
 from rl.events import EventsError, Scalars, read_scalars
-from rl.experiment.curves import CHARTS, Chart, curve_chart, stages
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 METHODS = {"ppo": "after PPO", "bc": "before PPO", "random": "random play"}  # in the order of columns
 _LOSSES = {"train_loss": "training", "validation_loss": "validation"}  # key in the history of imitation -> label
@@ -41,51 +45,61 @@ _AUDIT = {  # field of ``nppsim.reward.AuditRow`` -> label
     "approach": "minimum reward per decision towards the goal",
 }
 
-Architectures = Mapping[str, Mapping[str, Any]]  # title of a run -> its entry
+Runs = Mapping[str, Mapping[str, Any]]  # title of a run -> its entry in results.json
+Evaluated = Mapping[str, Mapping | None]  # method -> statistics per category, None if not evaluated
 
 
-def write_report(experiment: Mapping, path: str | os.PathLike) -> Path:
-    """Write the page atomically and return its path."""
+def write_report(results: Mapping, path: str | os.PathLike) -> Path:
+    """Write the page atomically and return its path.  results: content of results.json."""
     path = Path(path)
-    return write_page(render_report(experiment, path.parent), path)
+    return write_page(render_report(results, path.parent), path)
 
 
-def render_report(experiment: Mapping, folder: Path) -> str:
-    """Return the page as HTML text.  folder: folder of the page, for relative paths and links."""
-    architectures: Architectures = experiment["architectures"]
-    runs, notes = _scalars(architectures, folder)
-    sections = {name: _sections(entry, folder) for name, entry in architectures.items()}
+def render_report(results: Mapping, folder: Path) -> str:
+    """Return the page as HTML text.  results: content of results.json.  folder: folder of the page."""
+    architectures = results["architectures"]
+    runs: Runs = {run["title"]: run for label in architectures.values() for run in label["seeds"].values()}
+    all_seeds = {
+        f"{name}, all seeds": label["all_seeds"] for name, label in architectures.items() if "all_seeds" in label
+    }
+    scalars, notes = _scalars(runs, folder)
+    sections = {title: _sections(run, folder, results["audit"]) for title, run in runs.items()}
     films = [film for contents in sections.values() for group in contents["films"].values() for film in group]
     return render_page(
         "experiment.html",
-        title=experiment["name"],
-        summary=[experiment["created"], experiment["machine"]],
-        verdicts=_verdicts(experiment, architectures),
-        agent=_best_run(architectures, folder),
-        results=_results({name: entry["results"] for name, entry in architectures.items()}),
-        all_seeds=_results(experiment["all_seeds"]),
-        comparisons=_comparisons(experiment, architectures),
+        title=results["name"],
+        summary=[results["created"], results["machine"]],
+        verdicts=_verdicts(results["comparisons"], runs),
+        agent=_best_run(runs, folder),
+        results=_results(runs),
+        all_seeds=_results(all_seeds),
+        comparisons=_comparisons(results["comparisons"], runs),
         notes=notes,
-        curves=_curves(runs),
-        colours=[(colour, name) for colour, name, _ in coloured(runs)],
-        distillation=_distillation(runs),
-        reward_plots=_reward_plots(runs),
+        curves=_curves(scalars),
+        colours=[(colour, name) for colour, name, _ in coloured(scalars)],
+        distillation=_distillation(scalars),
+        reward_plots=_reward_plots(scalars),
         parts=_parts(sections),
         players=players if any(film["player"] for film in films) else None,
-        machine=experiment["machine"],
-        versions=experiment["versions"],
+        machine=results["machine"],
+        versions=results["versions"],
     )
 
 
-def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
-    """Return section -> content of one architecture's entry; None or empty for a section without data."""
+def _evaluations(run: Mapping[str, Any]) -> Evaluated:
+    """Return method -> statistics per category of the final evaluation."""
+    return {"ppo": run["suites"]["test"] or None, **run["baselines"]}
+
+
+def _sections(entry: Mapping, folder: Path, audit: Sequence[Mapping]) -> dict[str, Any]:
+    """Return section -> content of one run's entry; None or empty for a section without data."""
     return {
         "bc": entry["bc"] and _imitation(entry["bc"], entry["events"]),
         "settings": _settings(entry["settings"]),
-        "films": _films(entry["paths"], folder),
+        "films": _films(entry, folder),
         "speed": _speed(entry["speed"], entry["wall_time_s"]),
         "events": list(map(_event, entry["events"])),
-        "audit": [{_AUDIT.get(name, name): value for name, value in row.items()} for row in entry["audit"]],
+        "audit": [{_AUDIT.get(name, name): value for name, value in row.items()} for row in audit],
         "plan": _plan(entry["plan"]),
         "transfer": entry["transfer"] and _spaced(entry["transfer"]),
         **{key: entry[key] for key in ("checklist", "doctor")},
@@ -147,28 +161,28 @@ def _plan(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {"sizes": plan["settings"], **total, **memory, **warnings}
 
 
-def _best_run(architectures: Architectures, folder: Path) -> str | None:
-    """Return the folder of the run with the most successful agent, as it is named in the record; None without an agent."""
-    runs = {}
-    for entry in architectures.values():
-        run, stats = entry["paths"]["run"], (entry["results"]["ppo"] or {}).get(ALL)
-        if (_resolved(folder, run) / "agent.safetensors").is_file():
-            runs[run] = stats["success"] if stats and stats["episodes"] else 0.0
-    return max(runs, key=lambda run: runs[run], default=None)
+def _best_run(runs: Runs, folder: Path) -> str | None:
+    """Return the path of the run with the most successful agent; None without an agent."""
+    success = {}
+    for run in runs.values():
+        path, stats = folder / run["folder"], run["suites"]["test"].get(ALL)
+        if (path / "agent.safetensors").is_file():
+            success[str(path)] = stats["success"] if stats and stats["episodes"] else 0.0
+    return max(success, key=lambda path: success[path], default=None)
 
 
-def _verdicts(experiment: Mapping, architectures: Architectures) -> list[str]:
-    """Return a summary text per architecture, and a sentence per comparison between architectures or conditions."""
+def _verdicts(comparisons: Sequence[Mapping], runs: Runs) -> list[str]:
+    """Return a summary text per run, and a sentence per comparison between architectures or conditions."""
     texts = []
-    for name, entry in architectures.items():
-        delivered = [f"Delivered: {entry['delivered']}."] if entry["delivered"] else []
-        claims = [one["sentence"] for one in entry["comparisons"]]
-        texts.append(" ".join([verdict(name, entry["results"]), *claims, *delivered]))
-    return [*texts, *(one["sentence"] for one in experiment["comparisons"])]
+    for title, run in runs.items():
+        delivered = [f"Delivered: {run['delivered']}."] if run["delivered"] else []
+        sentences = [one["sentence"] for one in run["comparisons"]]
+        texts.append(" ".join([verdict(title, _evaluations(run)), *sentences, *delivered]))
+    return [*texts, *(one["sentence"] for one in comparisons)]
 
 
-def verdict(name: str, results: Mapping) -> str:
-    """Return a sentence about an architecture's success after PPO."""
+def verdict(name: str, results: Evaluated) -> str:
+    """Return a sentence about a run's success after PPO."""
     ppo = (results["ppo"] or {}).get(ALL)
     if not ppo or not ppo["episodes"]:
         return f"{name}: not evaluated after PPO."
@@ -177,16 +191,17 @@ def verdict(name: str, results: Mapping) -> str:
     return f"{name} finishes {won} (95 % interval {low:.1f} to {high:.1f} %)."
 
 
-def _results(methods_of: Mapping[str, Mapping]) -> dict[str, Any]:
+def _results(runs: Runs) -> dict[str, Any]:
     """Return a table with a group of columns per run, a column per method, and a row per category; {} without results.
 
     Random play gets a single column if its results are equal in all runs.
     """
-    tables = {(name, method): results[method] for name, results in methods_of.items() for method in METHODS}
+    evaluated = {title: _evaluations(run) for title, run in runs.items()}
+    tables = {(title, method): results[method] for title, results in evaluated.items() for method in METHODS}
     if not any(tables.values()):
         return {}
     random = [table for (_, method), table in tables.items() if method == "random" and table]
-    if len(methods_of) > 1 and random and all(one == random[0] for one in random):
+    if len(runs) > 1 and random and all(one == random[0] for one in random):
         tables = {column: table for column, table in tables.items() if column[1] != "random"}
         tables["", "random"] = random[0]
     groups: dict[str, list[str]] = {}
@@ -199,9 +214,9 @@ def _results(methods_of: Mapping[str, Mapping]) -> dict[str, Any]:
     return {"groups": list(groups.items()), "rows": rows}
 
 
-def _comparisons(experiment: Mapping, architectures: Architectures) -> dict[str, Any]:
+def _comparisons(comparisons: Sequence[Mapping], runs: Runs) -> dict[str, Any]:
     """Return a table with a column per comparison, and a row per category; {} without comparisons."""
-    found = [one for entry in architectures.values() for one in entry["comparisons"]] + experiment["comparisons"]
+    found = [*(one for run in runs.values() for one in run["comparisons"]), *comparisons]
     names = categories({str(number): one["categories"] for number, one in enumerate(found)})
     rows = [
         {"category": name, "total": name == ALL, "cells": [_difference(one["categories"].get(name)) for one in found]}
@@ -223,18 +238,18 @@ def _evaluated(table: Mapping | None, category: str) -> Mapping | None:
     return stats if stats and stats["episodes"] else None
 
 
-def _scalars(architectures: Architectures, folder: Path) -> tuple[dict[str, dict[str, Scalars]], list[str]]:
-    """Return (architecture -> tag -> Scalars of its event files, notes about architectures without event files)."""
-    runs, notes = {}, []
-    for name, entry in architectures.items():
+def _scalars(runs: Runs, folder: Path) -> tuple[dict[str, dict[str, Scalars]], list[str]]:
+    """Return (title of a run -> tag -> Scalars of its event files, notes about runs without event files)."""
+    scalars, notes = {}, []
+    for title, run in runs.items():
         try:
-            runs[name] = read_scalars(_resolved(folder, entry["paths"]["tensorboard"]))
+            scalars[title] = read_scalars(folder / run["folder"] / "tensorboard")
         except EventsError as error:
-            notes.append(f"{name}: {error}")
-    return runs, notes
+            notes.append(f"{title}: {error}")
+    return scalars, notes
 
 
-def _curves(runs: Mapping[str, Mapping[str, Scalars]]) -> list[tuple[Chart, bytes | None]]:
+def _curves(runs: Mapping[str, Mapping[str, Scalars]]) -> list[tuple["Chart", bytes | None]]:
     marks = {name: stages(scalars) for name, scalars in runs.items()}
     return [(chart, curve_chart(chart, runs, marks)) for chart in CHARTS] if runs else []
 
@@ -325,27 +340,21 @@ def _speed(speed: Mapping, wall_time_s: float) -> dict[str, Any]:
     return {"figures": _spaced(figures), "shares": list(coloured(speed["share"]))}
 
 
-def _films(paths: Mapping, folder: Path) -> dict[str, list[dict[str, Any]]]:
+def _films(run: Mapping, folder: Path) -> dict[str, list[dict[str, Any]]]:
     """Return category -> films, with link, preview picture and replay player if their files exist."""
-    base = _resolved(folder, paths["run"])
+    base = folder / run["folder"]
     groups: dict[str, list[dict[str, Any]]] = {}
-    for film in paths["films"]:
+    for film in run["films"]:
         route, video = base / film["route"], base / film["video"]
-        run = Replay.load(replay) if (replay := video.with_suffix(".replay")).is_file() else None
+        played = Replay.load(replay) if (replay := video.with_suffix(".replay")).is_file() else None
         shown = {
             **film,
             "link": quote(Path(os.path.relpath(video, folder)).as_posix()) if video.is_file() else None,
             "poster": _thumbnail(route) if route.is_file() else None,
-            "player": run and player_data(LevelRuns(run.level, [(film["level_name"], run.inputs)])),
+            "player": played and player_data(LevelRuns(played.level, [(film["level_name"], played.inputs)])),
         }
         groups.setdefault(film["category"], []).append(shown)
     return groups
-
-
-def _resolved(folder: Path, path: str) -> Path:
-    """Return a path relative to the report's folder if it exists there, else unchanged."""
-    inside = folder / path
-    return inside if inside.exists() else Path(path)
 
 
 def _thumbnail(path: Path) -> bytes:
@@ -355,3 +364,130 @@ def _thumbnail(path: Path) -> bytes:
         buffer = io.BytesIO()
         small.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Learning curves
+
+STAGE = "curriculum/current_stage_idx"
+_STAGES, _PLACE = "curriculum_stages/", "_place"  # prefix and suffix of a stage's name, in the tag of its position
+
+
+class Stage(NamedTuple):
+    """A stage of the curriculum.  begin: number of training decisions before the stage."""
+
+    begin: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart of learning curves.
+
+    tag: scalar to draw.
+    unit: unit of the y axis.
+    factor: multiplies the scalars, to convert them to ``unit``.
+    smooth: width of the running mean in points.
+    steps: draw a step function of the curriculum's stages.
+    """
+
+    title: str
+    tag: str
+    unit: str = ""
+    factor: float = 1.0
+    smooth: int = 1
+    steps: bool = False
+
+
+CHARTS = (
+    Chart("Success on dev levels", "eval/all_success", "%", 100.0),
+    Chart("Success on training levels", "rollout/success_rate", "%", 100.0),
+    Chart("Return per episode", "rollout/ep_rew_mean"),
+    Chart("Episode length", "rollout/ep_len_mean", "decisions"),
+    Chart("Entropy of the policy", "train/entropy_loss", "nats", -1.0),
+    Chart("KL of an update", "train/approx_kl", "nats", smooth=5),
+    Chart("Explained variance of the critic", "train/explained_variance", smooth=5),
+    Chart("Value loss", "train/value_loss", smooth=5),
+    Chart("Curriculum stage", STAGE, steps=True),
+    Chart("Speed since the start", "time/fps", "decisions/s"),
+)
+_STAGE_NAME: dict[str, Any] = {"rotation": 90, "va": "top", "ha": "right", "fontsize": 7, "color": INK}
+
+
+def stages(scalars: Mapping[str, Scalars]) -> list[Stage]:
+    """Return the stages that a run has reached, in the order of training; [] without a curriculum of stages."""
+    if STAGE not in scalars:
+        return []
+    names = stage_names(scalars)
+    steps, stages = scalars[STAGE]
+    begin = np.flatnonzero(np.diff(stages, prepend=-1))
+    return [Stage(int(steps[i]), names[int(stages[i])]) for i in begin if stages[i] < len(names)]
+
+
+def stage_names(scalars: Mapping[str, Scalars]) -> list[str]:
+    """Return the names of all stages of the curriculum, in their order."""
+    positions = {
+        tag.removeprefix(_STAGES).removesuffix(_PLACE): line.values[-1]
+        for tag, line in scalars.items()
+        if tag.startswith(_STAGES) and tag.endswith(_PLACE)
+    }
+    return sorted(positions, key=lambda name: positions[name])
+
+
+def curve_chart(
+    chart: Chart, runs: Mapping[str, Mapping[str, Scalars]], marks: Mapping[str, Sequence[Stage]] | None = None
+) -> bytes | None:
+    """Return a PNG with a line per run, or None if no run has the tag.
+
+    runs: name -> tag -> Scalars.  Colours are those of ``coloured``, so that a run has the same colour in all charts.
+    marks: name of a run -> stages, whose beginnings are marked, with the stages' names if there is only one run.
+    """
+    if not any(chart.tag in scalars for scalars in runs.values()):
+        return None
+    axes = new_chart(chart.title, chart.unit)
+    for colour, _name, scalars in coloured(runs):
+        if chart.tag not in scalars:
+            continue
+        steps, values, mean = shown_line(chart, scalars[chart.tag])
+        if mean is not None:
+            axes.plot(steps, values, color=colour, linewidth=0.8, alpha=0.3)
+        axes.plot(
+            steps,
+            values if mean is None else mean,
+            color=colour,
+            marker="o" if len(values) < 30 else None,
+            markersize=3,
+            drawstyle="steps-post" if chart.steps else "default",
+        )
+    if chart.steps:
+        names = max((stage_names(scalars) for scalars in runs.values()), key=len)
+        axes.set_yticks(range(len(names)), names, fontsize=7)
+    else:
+        _mark_stages(axes, runs, marks or {})
+    whole_numbers(axes.xaxis)
+    large_numbers(axes)
+    return to_png(axes, "decisions")
+
+
+def shown_line(chart: Chart, line: Scalars) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Return steps int64[n], values float64[n] and their running mean float64[n] or None, as drawn in a chart."""
+    steps, values = line.steps, chart.factor * line.values
+    smooth = chart.smooth > 1 and len(values) > chart.smooth
+    return steps, values, _running_mean(values, chart.smooth) if smooth else None
+
+
+def _mark_stages(axes: "Axes", runs: Mapping[str, object], marks: Mapping[str, Sequence[Stage]]) -> None:
+    """Draw a vertical line at the beginning of each stage but the first.  marks: name of a run -> stages."""
+    for colour, name, _ in coloured(runs):
+        for stage in marks.get(name, ())[1:]:
+            axes.axvline(stage.begin, color=colour if len(runs) > 1 else INK, linewidth=0.8, linestyle=":", alpha=0.7)
+            if len(runs) == 1:
+                axes.text(stage.begin, 1, stage.name, transform=axes.get_xaxis_transform(), **_STAGE_NAME)
+
+
+def _running_mean(values: np.ndarray, width: int) -> np.ndarray:
+    """Return for each value the mean of the last ``width`` values up to it; of fewer values at the start."""
+    total = np.cumsum(np.concatenate([[0.0], values]))
+    end = np.arange(1, len(values) + 1)
+    start = np.maximum(end - width, 0)
+    return (total[end] - total[start]) / (end - start)

@@ -15,37 +15,44 @@ from tempfile import TemporaryDirectory
 import hardware
 from nppsim.errors import ConfigError
 from nppsim.io.files import locked, new_folder, write_text
+from nppsim.measure.intervals import wilson
 from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
-from rl.config.resume import changes, check_levels, resumed_config, stored_config, stored_metadata
+from rl.config.files import config_from_dict
+from rl.config.resume import CONFIG, FINISHED_FILE, changes, check_levels, other_levels, stored_metadata
 from rl.curriculum import make_sampler
-from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
-from rl.experiment.data import Data, Log, audit_rewards, load_data, load_demonstrations
+from rl.distributed.ranks import SINGLE_PROCESS, RanksError, SingleProcess
+from rl.experiment.data import Data, audit_rewards, load_data, load_demonstrations
 from rl.experiment.distill import load_teacher
-from rl.experiment.initial_agent import first_network, load_initial_agent
-from rl.experiment.log_file import LogFile
 from rl.experiment.plan import planner
 from rl.experiment.record import (
+    AGENT,
+    RESULTS,
     SUMMARY,
     ExperimentRecord,
+    ResumeError,
     RunRecord,
-    circumstances,
     is_extended,
+    provenance,
     read_run,
     reopen,
     summary,
     versions,
     write_experiment,
 )
-from rl.experiment.setup import TrainingSetup, make_setups
+from rl.experiment.setup import TrainingSetup, check_initial_agent, folder_of, load_initial_agent, make_setups
 from rl.experiment.stages import run_stages
 from rl.experiment.viewer import viewed
+from rl.log import ExperimentLog, Log, warn
 from rl.policy.architectures import get_architecture
+from rl.policy.policy import NppPolicy
 from rl.ppo.logs import OnMetrics
 from rl.ppo.variants.hierarchical import check_stage
 from rl.ppo.variants.recurrent import segment_length
 from rl.upload import Uploader
+
+FEW_EPISODES = 10  # episodes per category of a final evaluation, below which a warning is logged
 
 
 def run(
@@ -57,7 +64,7 @@ def run(
     """Run or resume an experiment; return its folder.
 
     log: receives messages, which are also written to log.txt.
-    ranks: processes that train together, of which this is the first; the others call ``follow``.
+    ranks: processes that train together; all call this function, and rank 0 writes the files and messages.
     on_metrics: receives (decisions, metrics by tag) after each update of PPO, for one training after another.
     Raises UserErrors for invalid input before training.  A KeyboardInterrupt names the flag that resumes the experiment.
     """
@@ -65,16 +72,20 @@ def run(
     if config.hardware.processes != ranks.size:
         advice = f"this run has {ranks.size}; start several with scripts/train_and_compare.py or torchrun"
         raise ConfigError(f"{advice} (docs/long_runs.md)", "num_processes", config.hardware.processes)
+    if ranks.rank:
+        return run_trainings(config, ranks)
     now, folder = datetime.now(), config.resume_from
-    with LogFile(log) as log_file:
-        if folder is not None:
-            config = resumed_config(config)
-            if not config.resume_override and (folder / SUMMARY).is_file():
-                log_file(f"{folder}: is finished; nothing was changed")
-                log_file((folder / SUMMARY).read_text(encoding="utf-8").rstrip())
-                return folder
+    with ExperimentLog(log) as log_file:
+        if folder is not None and not config.resume_override and (folder / SUMMARY).is_file():
+            check_finished(config, folder)
+            log_file(f"{folder}: is finished; nothing was changed")
+            log_file((folder / SUMMARY).read_text(encoding="utf-8").rstrip())
+            log_file(f"report: {folder / 'report.html'}")
+            ranks.broadcast((None, folder, {}))
+            return folder
         machine, data = hardware.detect(), load_data(config, log_file)
-        check_sizes(config, data, machine.times(ranks.machines))
+        initial = initial_agent(config)
+        check_sizes(config, data, machine.times(ranks.machines), initial)
         record = begin_record(config, now, machine, data, log_file)
         folder = folder or new_folder(config.output_dir / f"{config.experiment_name}_{now:%Y%m%d_%H%M%S}")
         uploader = Uploader(config.upload, folder.resolve().name) if config.upload.bucket else None
@@ -84,32 +95,81 @@ def run(
             log_file.open(folder, check)
             log_file(f"experiment folder: {folder}")
             warn_about_networks(config, log_file)
+            warn_about_episodes(config, data, log_file)
+            ranks.broadcast((record.config, folder, data.fingerprints))
             setups = make_setups(
-                record.config, data, machine, folder, uploader, log_file, config.previous_checkpoint, ranks
+                record.config,
+                data,
+                machine,
+                folder,
+                log_file,
+                uploader,
+                previous_checkpoint=config.previous_checkpoint,
+                ranks=ranks,
+                on_metrics=on_metrics,
+                initial=initial,
+                resumed=record.resumed,
             )
             try:
                 with viewed(folder, log_file) if config.visualize_training else nullcontext():
                     for setup in setups:
-                        record = record.with_run(train_or_load(replace(setup, on_metrics=on_metrics), config))
+                        record = record.with_run(train_or_load(setup))
                         write_experiment(record, folder)
             except KeyboardInterrupt as interruption:
                 raise KeyboardInterrupt(*interruption.args, f"resume with --resume-from {folder}") from None
             if uploader:
                 uploader.sync(folder)
-            write_text(folder / SUMMARY, summary(record, folder) + "\n")
-            log_file(summary(record, folder))
+            write_text(folder / SUMMARY, summary(record) + "\n")
+            log_file(summary(record))
+            log_file(f"report: {folder / 'report.html'}")
             if uploader:
                 uploader.sync(folder)  # uploads the summary last, as it marks the copy as complete
     return folder
 
 
+def run_trainings(config: ExperimentConfig, ranks: SingleProcess) -> Path:
+    """Take part in the trainings of an experiment in a process other than rank 0; return the experiment's folder.
+
+    Raises RanksError if this process has other levels than rank 0.
+    """
+    data = load_data(config, _discard)
+    current, folder, fingerprints = ranks.broadcast(None)
+    if current is None:  # the experiment is finished
+        return Path(folder)
+    if other := other_levels(fingerprints, data.fingerprints):
+        raise RanksError(
+            f"{ranks.name}: its {' and '.join(other)} levels differ from those of process 0; give all machines the same "
+            "datasets"
+        )
+    for setup in make_setups(current, data, hardware.detect(), folder, _discard, ranks=ranks):
+        if ranks.broadcast(None) is None:  # the training is unfinished
+            run_stages(setup)
+    return Path(folder)
+
+
+def _discard(message: str) -> None:
+    """Ignore a message, which rank 0 logs."""
+
+
+def check_finished(config: ExperimentConfig, folder: Path) -> None:
+    """Raise ResumeError if an experiment whose summary was written lacks results or agents."""
+    trainings = [
+        folder_of(config, folder, name, condition, seed)
+        for name in config.networks
+        for condition in config.conditions
+        for seed in config.seeds
+    ]
+    wanted = [folder / RESULTS, *(training / name for training in trainings for name in (FINISHED_FILE, AGENT))]
+    if missing := [path.relative_to(folder).as_posix() for path in wanted if not path.is_file()]:
+        advice = f"restore them, or remove {SUMMARY} to make them again from the checkpoints"
+        raise ResumeError(f"{folder}: {SUMMARY} marks it as finished, but {', '.join(missing)} are missing; {advice}")
+
+
 def dry_run(config: ExperimentConfig, log: Log = print) -> None:
     """Check everything that can be checked before training, including demonstrations, without writing files."""
     check_packages()
-    if config.resume_from is not None:
-        config = resumed_config(config)
     machine, data = hardware.detect(), load_data(config, log)
-    plans = check_sizes(config, data, machine)
+    plans = check_sizes(config, data, machine, initial_agent(config))
     begin_record(config, datetime.now(), machine, data, log)
     with TemporaryDirectory() as cache:
         elsewhere = replace(config, output_dir=Path(cache))
@@ -122,7 +182,16 @@ def dry_run(config: ExperimentConfig, log: Log = print) -> None:
     )
 
 
-def check_sizes(config: ExperimentConfig, data: Data, machine: hardware.Machine) -> dict[str, hardware.Plan]:
+def initial_agent(config: ExperimentConfig) -> NppPolicy | None:
+    """Load the agent of --init-from; None without the flag, and in a resumed experiment, whose trainings have a copy."""
+    if config.init_from is None or config.resume_from is not None:
+        return None
+    return load_initial_agent(config.init_from, config.frame_skip)
+
+
+def check_sizes(
+    config: ExperimentConfig, data: Data, machine: hardware.Machine, initial: NppPolicy | None
+) -> dict[str, hardware.Plan]:
     """Return network -> hardware plan.
 
     Raises UserErrors if an agent (--teacher, --init-from), stages of the curriculum, plan, segment lengths or gradient
@@ -134,8 +203,8 @@ def check_sizes(config: ExperimentConfig, data: Data, machine: hardware.Machine)
     plans = {}
     for name in config.networks:
         network = get_architecture(name)
-        if config.init_from is not None and config.resume_from is None:
-            load_initial_agent(config.init_from, first_network(config, network), config.frame_skip)
+        if initial is not None:
+            check_initial_agent(initial, config, network)
         plan = plans[name] = planner(network, config.plan_request, machine)()
         if config.resume_from is not None:
             continue  # training uses the stored plan
@@ -150,23 +219,40 @@ def check_sizes(config: ExperimentConfig, data: Data, machine: hardware.Machine)
 def warn_about_networks(config: ExperimentConfig, log: Log) -> None:
     """Log known weaknesses of the networks, and flags that override others."""
     if not config.ppo.schedules and config.ppo.anneal_learning_rate and "ppo.anneal_learning_rate" in config.sources:
-        log("warning: --no-schedules overrides --enable-lr-annealing: the learning rate stays constant")
+        warn(log, "--no-schedules overrides --enable-lr-annealing: the learning rate stays constant")
     networks = [get_architecture(name) for name in config.networks]
     if stacked := [network.name for network in networks if network.stacking]:
-        log(f"warning: {', '.join(stacked)}: {ADVICE}")
+        warn(log, f"{', '.join(stacked)}: {ADVICE}")
     if subtasks := [network.name for network in networks if network.subtasks]:
-        log(f"warning: {', '.join(subtasks)}: subtasks did not improve success in our tests (docs/architectures.md)")
+        warn(log, f"{', '.join(subtasks)}: subtasks did not improve success in our tests (docs/architectures.md)")
 
 
-def train_or_load(setup: TrainingSetup, config: ExperimentConfig) -> RunRecord:
+def warn_about_episodes(config: ExperimentConfig, data: Data, log: Log) -> None:
+    """Log a warning if the final evaluation has too few episodes per category for useful intervals."""
+    categories, evaluation = len({category for _, category in data.test}), config.evaluation
+    episodes = evaluation.episodes_per_category(categories)
+    if episodes < FEW_EPISODES and not evaluation.skip_final_eval:
+        low, high = wilson(episodes // 2, episodes)
+        warn(
+            log,
+            f"--num-eval-episodes {evaluation.num_eval_episodes}: {episodes} on different levels of each of "
+            f"{categories} categories; 95 % intervals of a category are up to {100 * (high - low):.0f} points wide; give at "
+            f"least {FEW_EPISODES * categories}",
+        )
+
+
+def train_or_load(setup: TrainingSetup) -> RunRecord:
     """Run or resume one training, or load its record if the training is finished."""
-    if is_extended(setup.folder, config.ppo):
+    if is_extended(setup.folder, setup.config.ppo):
         setup.log(f"{setup.title}: PPO was finished and continues; the test levels are played at its end")
         reopen(setup.folder)
-    done = read_run(setup.folder, [level for level, _ in setup.data.test])
+    done = None
+    if (setup.folder / AGENT).is_file():
+        done = read_run(setup.folder, [level for level, _ in setup.data.test])
+    setup.ranks.broadcast(done and done.title)
     if done is None:
         return run_stages(setup).record
-    setup.log(f"{setup.title}: is finished" + (" and stays unchanged" if config.resume_override else ""))
+    setup.log(f"{setup.title}: is finished and stays unchanged")
     return replace(done, label=setup.label, title=setup.title)  # depend on the number of seeds, which may change
 
 
@@ -182,19 +268,20 @@ def begin_record(
         config, resume_from=None, resume_override=(), previous_checkpoint=False, visualize_training=False, debug=False
     )
     record = ExperimentRecord(
-        settings, now, machine.name, versions(), data.fingerprints, audit, circumstances=circumstances()
+        settings, now, machine.name, versions(), data.fingerprints, audit, provenance=provenance()
     )
     folder = config.resume_from
     if folder is None:
         return record
     stored = stored_metadata(folder)
     check_levels(stored, data.fingerprints, folder)
+    before = config_from_dict(stored, str(folder / CONFIG))
     entry = {
         "at": now.isoformat(timespec="seconds"),
-        "overrides": changes(stored_config(folder), settings),
+        "overrides": changes(before, settings),
         "machine": record.machine,
         "versions": record.versions,
-        **record.circumstances,
+        **record.provenance,
     }
     other = [name for name in ("machine", "versions") if stored[name] != entry[name]]
     if other:
@@ -204,6 +291,6 @@ def begin_record(
         created=datetime.fromisoformat(stored["created"]),
         machine=stored["machine"],
         versions=stored["versions"],
-        circumstances={name: stored[name] for name in record.circumstances},
+        provenance={name: stored[name] for name in record.provenance},
         resumed=(*stored["resumed"], entry),
     )

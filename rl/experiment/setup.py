@@ -1,19 +1,34 @@
 """Inputs of the trainings of an experiment: one per architecture, condition (with or without imitation) and seed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import torch
 
 import hardware
+from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
+from nppsim.io.files import write_bytes
 from rl.checks.doctor import Doctor
 from rl.config import ExperimentConfig
 from rl.config.resume import RUN_FILE
+from rl.curriculum import make_sampler
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
-from rl.experiment.data import Data, Log, Suites
+from rl.experiment.data import Data, Suites
 from rl.experiment.record import read_stored
+from rl.log import Log
+from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
+from rl.policy.policy import NppPolicy, build_policy
+from rl.policy.weight_map import WeightTransferError, transfer
 from rl.ppo.logs import OnMetrics
+from rl.ppo.vec_env import BatchVecEnv
+from rl.seeds import own_seed
 from rl.upload import Uploader
+
+INITIAL_AGENT = f"pretrain/initial{checkpoint.SUFFIX}"  # copy of the agent of --init-from, in the folder of a training
 
 
 @dataclass(frozen=True)
@@ -29,6 +44,8 @@ class TrainingSetup:
     previous_checkpoint: resume from the second newest checkpoint instead of the newest.
     ranks: processes that train together, of which this is the first.
     on_metrics: function that receives PPO's metrics, or None.
+    initial: policy of --init-from if the experiment begins, else None.
+    resumed: entries of "resumed" in config.json.
     """
 
     config: ExperimentConfig
@@ -48,6 +65,8 @@ class TrainingSetup:
     previous_checkpoint: bool = False
     ranks: SingleProcess = SINGLE_PROCESS
     on_metrics: OnMetrics | None = None
+    initial: NppPolicy | None = None
+    resumed: Sequence[dict] = ()
 
 
 def make_setups(
@@ -55,12 +74,15 @@ def make_setups(
     data: Data,
     machine: hardware.Machine,
     root: Path,
-    uploader: Uploader | None,
     log: Log,
-    previous_checkpoint: bool = False,
-    ranks: SingleProcess = SINGLE_PROCESS,
+    uploader: Uploader | None = None,
+    **options: Any,
 ) -> Iterator[TrainingSetup]:
-    """Yield the inputs of a training for every architecture, condition and seed."""
+    """Yield the inputs of a training for every architecture, condition and seed.
+
+    root: folder of the experiment.
+    options: fields of ``TrainingSetup`` that have defaults.
+    """
     suites = Suites(config, data)
     for name in config.networks:
         for condition in config.conditions:
@@ -82,8 +104,7 @@ def make_setups(
                     root=root,
                     folder=folder,
                     doctor=Doctor(log, folder / "doctor.json", only=("data",)),
-                    previous_checkpoint=previous_checkpoint,
-                    ranks=ranks,
+                    **options,
                 )
 
 
@@ -97,3 +118,98 @@ def folder_of(config: ExperimentConfig, root: Path, name: str, condition: str, s
     folders = [folder / last for folder in (root / name, root / name / condition) for last in ("", f"seed_{seed}")]
     wanted = {"seed": seed, "pretrained": condition == "with_pretrain"}
     return next((one for one in folders if wanted.items() <= read_stored(one / RUN_FILE).items()), usual)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Environments
+
+
+def make_env(
+    config: ExperimentConfig,
+    data: Data,
+    architecture: Architecture,
+    plan: hardware.Plan,
+    seed: int,
+    ranks: SingleProcess,
+    *,
+    observations: Sequence[str] | None = None,
+    num_envs: int | None = None,
+) -> BatchVecEnv:
+    """Make the environments of this process, with training levels drawn by the curriculum.
+
+    plan: hardware plan of one process.
+    observations: override the observations of the architecture.
+    num_envs: overrides the number of environments of the plan.
+    """
+    sim = BatchSimulator(
+        data.bank,
+        num_envs or plan.num_envs,
+        frame_skip=config.frame_skip,
+        observations=observations or architecture.observations,
+        stacking=architecture.stacking,
+        reward=config.reward.weights,
+        gamma=config.ppo.gamma,
+        threads=plan.simulator_threads,
+        profile=config.profiling.phases or None,
+    )
+    sampler = make_sampler(
+        data.train_categories,
+        config.curriculum,
+        seed,
+        difficulty=data.bank.path_length,
+        generators=data.train_generators,
+    )
+    if ranks.rank:
+        sampler.seed(own_seed(seed, ranks.rank))
+    return BatchVecEnv(sim, sampler)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Initial weights (--init-from).  Imitation, or PPO in a run without imitation, starts from the agent's policy, value and
+# normaliser weights.  The optimisers are new, PPO's critic has a warm-up, and the KL penalty refers to this agent.
+
+
+def load_initial_agent(path: Path, frame_skip: int) -> NppPolicy:
+    """Load an agent to train it further; CheckpointError for a damaged file, ConfigError for another frame skip."""
+    policy, stored = checkpoint.load_policy(path)
+    if stored["frame_skip"] != frame_skip:
+        advice = f"acts every {stored['frame_skip']} frames, this run every {frame_skip}; give --frame-skip "
+        raise ConfigError(f"{advice}{stored['frame_skip']} or another agent", "--init-from", path)
+    return policy
+
+
+def check_initial_agent(policy: NppPolicy, config: ExperimentConfig, architecture: Architecture) -> None:
+    """Raise ConfigError if tensors of an agent do not fit the network that is trained first.
+
+    An agent trained without subtasks fits the same architecture with subtasks; its high-level policy is then random.
+    """
+    first = architecture.imitated if "with_pretrain" in config.conditions else architecture
+    with torch.random.fork_rng(devices=[]):  # building this network must not change the run's random numbers
+        target = build_policy(first.name)
+    try:
+        transfer(policy.state_dict(), target, fresh=fresh_tensors(policy, first))
+    except WeightTransferError as error:
+        problem = f"an agent of {policy.architecture} does not fit {first.name} ({'; '.join(error.problems)})"
+        advice = f"give --architectures {policy.architecture}, or another agent"
+        raise ConfigError(f"{problem}; {advice}", "--init-from", config.init_from) from error
+
+
+def fresh_tensors(policy: NppPolicy, architecture: Architecture) -> tuple[str, ...]:
+    """Return name prefixes of the tensors that an architecture has and the policy lacks: those of its subtasks, if any."""
+    return architecture.fresh if policy.architecture == architecture.imitated.name else ()
+
+
+def initial_agent_of(setup: TrainingSetup) -> NppPolicy | None:
+    """Return the agent of --init-from, None without the flag; store a copy, so that resuming does not need the original."""
+    path, frame_skip = setup.config.init_from, setup.config.frame_skip
+    if path is None:
+        return None
+    copy = setup.folder / INITIAL_AGENT
+    policy = setup.initial
+    if policy is None or copy.is_file():
+        policy = load_initial_agent(copy if copy.is_file() else path, frame_skip)
+        check_initial_agent(policy, setup.config, setup.architecture)
+    if not copy.is_file():
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(copy, path.read_bytes())
+    return policy

@@ -5,38 +5,43 @@
 
 Each stage is a function that adds its result to a ``Training`` and stores it in the run's folder.  A stage whose result is
 stored loads it instead, so an interrupted training resumes.
+
+All processes of a distributed training run these functions.  Only PPO uses several: rank 0 alone runs the other stages, and
+writes all files.
 """
 
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from stable_baselines3.common.callbacks import BaseCallback
 
 import hardware
 from bc import train as imitation
 from bc.dataset import BCDataset
+from bc.thread_pool import ThreadPool
 from bc.train import BCResult
-from hardware.thread_pool import ThreadPool
 from nppsim.io.files import write_json
 from nppsim.io.signals import deferred_signals
-from rl.checks.doctor import BEFORE, IMITATION
-from rl.checks.learning import ExamineFirstUpdate
+from nppsim.observe.statistics import ObservationStatistics
+from rl.checks.check import BEFORE, IMITATION
+from rl.checks.doctor import FirstUpdateChecks
 from rl.config import PPOConfig
-from rl.config.resume import DEMONSTRATIONS_FILE, RUN_FILE, stored_metadata
+from rl.config.resume import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.suite import Policy, RandomPolicy
 from rl.evaluation.video import record_evaluation
-from rl.events import EventWriter
+from rl.events import open_events
 from rl.experiment.data import load_demonstrations, runs_without_imitation, statistics_of_random_play
 from rl.experiment.dev_evaluation import dev_evaluation, remote_evaluator, stop_if
 from rl.experiment.distill import distill_teacher, teacher_of
-from rl.experiment.follower import Task, make_env
-from rl.experiment.initial_agent import fresh_tensors, initial_agent_of
 from rl.experiment.plan import plan_of
 from rl.experiment.record import (
+    AGENT,
     BC_POLICY,
     PretrainedPolicy,
     RunRecord,
@@ -45,19 +50,21 @@ from rl.experiment.record import (
     save_run,
     settings_with_sources,
 )
-from rl.experiment.setup import TrainingSetup
+from rl.experiment.setup import TrainingSetup, fresh_tensors, initial_agent_of, make_env
+from rl.log import warn
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import check_same_policy, transfer
 from rl.ppo import make_ppo
-from rl.ppo.logs import BOARD, FunctionOutput, cut_events, write_settings
+from rl.ppo.logs import BOARD, FunctionOutput, write_settings
 from rl.ppo.ppo import PPO
 from rl.ppo.variants.recurrent import segment_length
 from rl.ppo.vec_env import BatchVecEnv
+from rl.seeds import own_seed
 from rl.training import training_state
 from rl.training.alarms import Audit
 from rl.training.callbacks import profilers
-from rl.training.digests import DigestTrail, read_trail
+from rl.training.digests import TRAIL_FILE, DigestTrail, read_trail
 from rl.training.monitor import TrainingMonitor
 
 UNFINISHED = f"pretrain/unfinished{checkpoint.SUFFIX}"
@@ -94,18 +101,21 @@ class Training:
 
 def run_stages(setup: TrainingSetup, last: str = "report") -> Training:
     """Plan a training, make its environments, and run or resume the stages up to ``last``; return their results."""
-    started = time.monotonic()
-    setup.folder.mkdir(parents=True, exist_ok=True)
-    plan = plan_of(setup)
+    started, ranks = time.monotonic(), setup.ranks
+    if not ranks.rank:
+        setup.folder.mkdir(parents=True, exist_ok=True)
+    plan = ranks.broadcast(plan_of(setup) if not ranks.rank else None)
+    torch.set_num_threads(1)  # threads for parts of a minibatch (``ThreadPool``) are faster than threads in operations
     settings = setup.config.ppo.settled(plan)
     sources = settings_with_sources(setup.config, settings, plan)
-    metadata = {"label": setup.label, "seed": setup.seed, "pretrained": setup.pretrained}
-    write_json(setup.folder / RUN_FILE, metadata | {"settings": sources})
-    write_settings(setup.folder / BOARD, sources)
-    own_plan = plan.of_each(setup.ranks.size)
+    if not ranks.rank:
+        metadata = {"label": setup.label, "seed": setup.seed, "pretrained": setup.pretrained}
+        write_json(setup.folder / RUN_FILE, metadata | {"settings": sources})
+        write_settings(setup.folder / BOARD, sources)
+    own_plan = plan.of_each(ranks.size)
     if setup.architecture.memory:
         segment_length(settings, own_plan)  # raises errors about rollout and segment lengths before imitation
-    env = make_env(setup.config, setup.data, setup.architecture, own_plan, setup.seed, setup.ranks)
+    env = make_env(setup.config, setup.data, setup.architecture, own_plan, setup.seed, ranks)
     record = RunRecord(
         setup.architecture.name,
         setup.pretrained,
@@ -117,23 +127,25 @@ def run_stages(setup: TrainingSetup, last: str = "report") -> Training:
         settings=sources,
     )
     training = Training(setup, plan, own_plan, settings, env, started, record)
-    examine_before_training(training)
+    if not ranks.rank:
+        check_before_training(training)
     for stage in STAGES:
-        stage(training)
+        if not ranks.rank or stage is ppo:
+            stage(training)
         if stage.__name__ == last:
             break
     return training
 
 
-def examine_before_training(training: Training) -> None:
+def check_before_training(training: Training) -> None:
     """Run the doctor's checks of data and settings, and give the doctor the objects that later checks need."""
     setup = training.setup
     if setup.pretrained:
-        setup.doctor.provide(replays=setup.config.replay_data_dir)
+        setup.doctor.add(replays=setup.config.replay_data_dir)
     else:
         absent = ("replays", "dataset", "statistics", "bc_policy", "bc_result", "probe")
-        setup.doctor.lack(**dict.fromkeys(absent, "no imitation in this run"))
-    setup.doctor.provide(
+        setup.doctor.skip(**dict.fromkeys(absent, "no imitation in this run"))
+    setup.doctor.add(
         config=setup.config,
         levels={"train": setup.data.train, "dev": setup.data.dev, "test": setup.data.test},
         bank=setup.data.bank,
@@ -142,7 +154,7 @@ def examine_before_training(training: Training) -> None:
         env=training.env,
         folder=setup.folder,
     )
-    setup.doctor.examine(BEFORE)
+    setup.doctor.run(BEFORE)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -157,16 +169,16 @@ def imitate(training: Training) -> None:
     training.pretrained = load_pretrained(setup.folder, plan.device, setup.config.frame_skip)
     if training.pretrained is not None:
         setup.log(f"imitation is done: {setup.folder / BC_POLICY}")
-        setup.doctor.lack(dataset="imitation was done before the run was interrupted")
-        setup.doctor.provide(statistics=training.pretrained.policy.statistics)
+        setup.doctor.skip(dataset="imitation was done before the run was interrupted")
+        setup.doctor.add(statistics=training.pretrained.policy.statistics)
         return
     dataset = load_demonstrations(setup.config, setup.data, setup.architecture.observations, setup.seed, setup.log)
     dataset = dataset.stacked(setup.architecture.stacking)
     write_json(setup.folder / "pretrain" / DEMONSTRATIONS_FILE, {"key": dataset.key, "decisions": len(dataset)})
-    initial = initial_agent_of(setup.config, setup.architecture, setup.folder)
+    initial = initial_agent_of(setup)
     statistics = initial.statistics if initial else dataset.statistics()
-    setup.doctor.provide(statistics=statistics)
-    setup.doctor.examine(IMITATION, dataset=dataset)
+    setup.doctor.add(statistics=statistics)
+    setup.doctor.run(IMITATION, dataset=dataset)
     torch.manual_seed(setup.seed)  # for the initial weights
     policy = build_policy(setup.architecture.imitated.name, statistics, precision=plan.precision, device=plan.device)
     if initial:
@@ -188,7 +200,7 @@ def clone_behaviour(
     Writes the best weights so far to ``bc_best.safetensors``, and the state to resume from to ``unfinished.safetensors``.
     Returns the result of imitation, and the seconds spent in earlier, interrupted processes.
     """
-    unfinished, board = setup.folder / UNFINISHED, setup.folder / BOARD
+    unfinished = setup.folder / UNFINISHED
 
     def save(path: Path, epoch: int, state: dict | None = None) -> None:
         config = {"bc": asdict(setup.config.bc), "epoch": epoch}
@@ -201,8 +213,7 @@ def clone_behaviour(
         policy.load_state_dict(stored["policy"])
         state = stored["training"]
         setup.log(f"imitation resumes after epoch {len(state['history'])}")
-    cut_events(board, 0, epochs=len(state["history"]) if state else -1)
-    with EventWriter(board) as writer:
+    with open_events(setup.folder / BOARD) as writer:
         result = imitation.pretrain(
             policy,
             dataset,
@@ -236,112 +247,155 @@ def ppo(training: Training) -> None:
     The first Ctrl-C ends training after the current update, with a checkpoint; a second Ctrl-C ends it immediately.  The
     KeyboardInterrupt names the newest checkpoint.
     """
-    setup = training.setup
+    setup, ranks = training.setup, training.setup.ranks
     training.agent = agent = make_agent(training)
-    with (
-        deferred_signals(lambda name: setup.log(f"{name}: training ends after this update, with a checkpoint")) as stop,
-        remote_evaluator(setup, training.plan, stop) as remote,
-    ):
-        evaluate_dev = dev_evaluation(setup, stop)
-        monitor = TrainingMonitor(
-            setup.config, setup.root, setup.folder, evaluate_dev, setup.uploader, setup.log, stop=stop, remote=remote
-        )
-        setup.ranks.stop = stop
-        try:
-            learn(setup, agent, monitor)
-        except KeyboardInterrupt as interruption:
-            made = monitor.checkpoints.existing()
-            newest = f"checkpoint: {made[-1]}" if made else "no update was finished"
-            raise KeyboardInterrupt(*interruption.args, newest) from None
-        path = setup.folder / "agent.safetensors"
-        checkpoint.save(path, agent.policy, frame_skip=setup.config.frame_skip, config=setup.config.to_dict())
-        if agent.policy.memory is None:
-            training_state.save_sb3_zip(agent, setup.folder / "final_model.zip")
-        else:
-            name = setup.architecture.name
-            setup.log(f"{name}: no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies")
+    with deferred_signals(
+        lambda name: setup.log(f"{name}: training ends after this update, with a checkpoint")
+    ) as stop:
+        ranks.stop = stop
+        with remote_evaluator(setup, training.plan, stop) if not ranks.rank else nullcontext() as remote:
+            evaluate = dev_evaluation(setup, stop)
+            monitor = TrainingMonitor(
+                setup.config, setup.root, setup.folder, evaluate, setup.uploader, setup.log, stop=stop, remote=remote
+            )
+            try:
+                learn(setup, agent, monitor)
+            except KeyboardInterrupt as interruption:
+                made = monitor.checkpoints.existing()
+                newest = f"checkpoint: {made[-1]}" if made else "no update was finished"
+                raise KeyboardInterrupt(*interruption.args, newest) from None
+        if not ranks.rank:
+            save_agent(setup, agent)
         stop_if(stop)
     events, summary = monitor.events + agent.sampler.events, agent.sampler.summary()
     training.add(events=events, curriculum=summary, speed=agent.speed())
 
 
+def save_agent(setup: TrainingSetup, agent: PPO) -> None:
+    """Write the resulting policy, also as an archive for Stable-Baselines3."""
+    checkpoint.save(
+        setup.folder / AGENT, agent.policy, frame_skip=setup.config.frame_skip, config=setup.config.to_dict()
+    )
+    if agent.policy.memory is None:
+        training_state.save_sb3_zip(agent, setup.folder / "final_model.zip")
+    else:
+        name = setup.architecture.name
+        setup.log(f"{name}: no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies")
+
+
+@dataclass(frozen=True)
+class _Start:
+    """State with which PPO begins, as sent by rank 0 to the other processes.
+
+    statistics: of the policy's normaliser.
+    weights: of the policy.
+    has_reference: whether the policy is also the reference of the KL penalty.
+    runs: level fingerprint -> actions int8[n] of a demonstration, whose states serve as start states.
+    """
+
+    statistics: ObservationStatistics
+    weights: dict[str, torch.Tensor]
+    has_reference: bool
+    runs: dict[str, np.ndarray]
+
+
 def make_agent(training: Training) -> PPO:
-    """Make PPO's agent in all processes; its initial weights are random, or those of the BC policy or of --init-from.
+    """Make PPO's agent; its initial weights are random, or those of the BC policy or of --init-from.
 
     Initial weights are also the reference of the KL penalty.
     """
-    setup, pretrained = training.setup, training.pretrained
-    initial = None if pretrained else initial_agent_of(setup.config, setup.architecture, setup.folder)
-    source = pretrained.policy if pretrained else initial
-    statistics = source.statistics if source else None
-    if statistics is None:
-        statistics = statistics_of_random_play(training.env, setup.seed)
-    agent = make_ppo(
+    setup, ranks = training.setup, training.setup.ranks
+    if not ranks.rank:
+        agent, start = _make_first_agent(training)
+        ranks.broadcast(start)
+    else:
+        start = ranks.broadcast(None)
+        agent = _make_ppo(training, start.statistics)
+        agent.policy.load_state_dict(start.weights)
+    if start.has_reference:
+        agent.set_reference(agent.policy)
+    if (starts := training.env.sampler.starts) is not None:
+        count = f"{starts.add(start.runs)} of {len(setup.data.train)} training levels"
+        setup.log(f"start states: demonstrations of {count}, the agent's best runs on the others")
+    return agent
+
+
+def _make_ppo(training: Training, statistics: ObservationStatistics) -> PPO:
+    setup, rank = training.setup, training.setup.ranks.rank
+    return make_ppo(
         training.env,
         setup.architecture.name,
         training.settings,
         training.own_plan,
         from_stage=setup.config.hierarchy.from_stage,
         statistics=statistics,
-        seed=setup.seed,
+        seed=own_seed(setup.seed, rank) if rank else setup.seed,
         device=training.plan.device,
         ranks=setup.ranks,
     )
+
+
+def _make_first_agent(training: Training) -> tuple[PPO, _Start]:
+    """Make the agent of rank 0; return it and the state with which all processes begin."""
+    setup, pretrained = training.setup, training.pretrained
+    initial = None if pretrained else initial_agent_of(setup)
+    source = pretrained.policy if pretrained else initial
+    statistics = source.statistics if source else None
+    if statistics is None:
+        statistics = statistics_of_random_play(training.env, setup.seed)
+    agent = _make_ppo(training, statistics)
     if source:
         fresh = fresh_tensors(source, setup.architecture)
         training.add(transfer=transfer(source.state_dict(), agent.policy, fresh=fresh))
-        agent.set_reference(agent.policy)
     if pretrained:
         agreement = check_same_policy(pretrained.policy, agent.policy, pretrained.probe)
         setup.log(
             f"{training.record.transfer}; {agreement:.0%} of greedy actions agree with the BC policy on held-out decisions"
         )
-        setup.doctor.provide(bc_policy=pretrained.policy, bc_result=pretrained.result, probe=pretrained.probe)
+        setup.doctor.add(bc_policy=pretrained.policy, bc_result=pretrained.result, probe=pretrained.probe)
     if initial:
         setup.log(f"PPO starts from {setup.config.init_from}; {training.record.transfer}")
-    demonstrated: dict[str, np.ndarray] = {}  # runs along which --start-states lets episodes begin
-    if (starts := training.env.sampler.starts) is not None:
-        runs = pretrained.runs if pretrained else runs_without_imitation(setup.config, setup.data, setup.log)
-        levels = [level.fingerprint for level, _ in setup.data.train if level.fingerprint in runs]
-        demonstrated = {level: runs[level] for level in levels}
-        count = f"{starts.add(demonstrated)} of {len(setup.data.train)} training levels"
-        setup.log(f"start states: demonstrations of {count}, the agent's best runs on the others")
-    setup.ranks.release(
-        Task(
-            setup.architecture.name,
-            training.settings,
-            training.own_plan,
-            setup.seed,
-            setup.data.fingerprints,
-            statistics,
-            agent.policy.state_dict(),
-            None if agent.reference is None else agent.reference.state_dict(),
-            demonstrated,
-        )
-    )
-    return agent
+    runs: dict[str, np.ndarray] = {}
+    if training.env.sampler.starts is not None:
+        found = pretrained.runs if pretrained else runs_without_imitation(setup.config, setup.data, setup.log)
+        levels = [level.fingerprint for level, _ in setup.data.train if level.fingerprint in found]
+        runs = {level: found[level] for level in levels}
+    return agent, _Start(statistics, agent.policy.state_dict(), source is not None, runs)
 
 
 def learn(setup: TrainingSetup, agent: PPO, monitor: TrainingMonitor) -> None:
     """Train in all processes, from the newest checkpoint to the end; return immediately if training is finished."""
     finished = monitor.begin(agent, setup.previous_checkpoint)
-    if setup.on_metrics is not None:
-        agent.logger.output_formats.append(FunctionOutput(setup.on_metrics))
-    if not agent.updates and not setup.previous_checkpoint:
-        check_lost_checkpoints(setup)
-    total = setup.config.ppo.total_timesteps
-    setup.ranks.release(None if finished else total)
-    if not finished:
+    callbacks: list[BaseCallback] = []
+    if not setup.ranks.rank:
+        check_digests(setup, agent)
+    if not setup.ranks.rank and not finished:
+        if setup.on_metrics is not None:
+            agent.logger.output_formats.append(FunctionOutput(setup.on_metrics))
         callbacks = [*profilers(setup.config.profiling, setup.folder), DigestTrail(setup.folder)]
         if setup.config.audit != "off":
             callbacks.append(Audit(setup.config.audit, setup.folder, monitor.warn, setup.config.silence))
-        if setup.doctor.rehearses:
-            callbacks.append(ExamineFirstUpdate(setup.doctor))
+        if setup.doctor.trial:
+            callbacks.append(FirstUpdateChecks(setup.doctor))
+    if not finished:
+        total = setup.config.ppo.total_timesteps
         agent.learn(total - agent.num_timesteps, callback=[*callbacks, monitor], reset_num_timesteps=False)
+        setup.ranks.share(monitor.stop)
         stop_if(monitor.stop)
         agent.logger.close()
         monitor.save(monitor.checkpoints.final)
-    setup.ranks.release(None)
+
+
+def check_digests(setup: TrainingSetup, agent: PPO) -> None:
+    """Raise CheckpointError if the run's checkpoints were removed; log a warning if its digests were."""
+    if not agent.updates and not setup.previous_checkpoint:
+        check_lost_checkpoints(setup)
+    if agent.updates and not (setup.folder / TRAIL_FILE).is_file():
+        warn(
+            setup.log,
+            f"{setup.folder / TRAIL_FILE} is missing: the state of update {agent.updates} is not verified, and "
+            "compare_runs.py cannot compare the updates before it; restore the file to keep both",
+        )
 
 
 def check_lost_checkpoints(setup: TrainingSetup) -> None:
@@ -352,7 +406,7 @@ def check_lost_checkpoints(setup: TrainingSetup) -> None:
     decisions = [row.get("decisions", 0) for row in read_trail(setup.folder)]
     if len(decisions) < 2:  # no update was finished
         return
-    changes = [entry["overrides"].get("save-freq", [0]) for entry in stored_metadata(setup.root)["resumed"]]
+    changes = [entry["overrides"].get("save-freq", [0]) for entry in setup.resumed]
     longest = max([setup.config.save_freq, *(before for before, *_ in changes)])
     if len(decisions) > 2 and decisions[-2] >= longest:  # a checkpoint was written before the last update
         problem = f"{setup.folder}: checkpoints of {decisions[-1]:,} decisions are missing"

@@ -11,18 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nppsim.errors import ConfigError
+from nppsim.errors import ConfigError, UserError
 from nppsim.io.reading import read_json
 from rl.config import ExperimentConfig
 from rl.config.command_line import DRY_RUN, configured, resolve
 from rl.config.files import Given, read_settings, recipe_settings, table_settings
-from rl.config.resume import CONFIG, changes, stored_config, stored_metadata
+from rl.config.resume import CONFIG, changes, resumed_config, stored_config, stored_metadata
 from rl.distributed.launch import check_gpus, launch
-from rl.distributed.ranks import Ranks, Started, joined
-from rl.experiment.data import Log
-from rl.experiment.follower import follow
+from rl.distributed.ranks import RanksError, Started, joined
 from rl.experiment.record import SUMMARY
 from rl.experiment.run import dry_run, run
+from rl.log import Log
 from rl.ppo.logs import OnMetrics
 
 PYTHON = "Python"  # source of settings given to ``train``
@@ -118,11 +117,15 @@ def start(argv: Sequence[str], program: str | Path) -> int:
         return launch(program, argv, settings.processes)
     device = "cpu" if settings.num_gpus == 0 else settings.device
     with joined(started, settings.distributed_backend, device) as ranks:
-        if isinstance(ranks, Ranks) and ranks.rank:
-            follow(config, ranks)
-        else:
+        try:
             run(config, ranks=ranks)
-            ranks.release(None)
+            ranks.broadcast(None)  # all processes end together
+        except UserError as error:
+            if not ranks.rank:
+                raise
+            if ranks.stop.by:  # a signal has ended all processes
+                raise KeyboardInterrupt(f"{ranks.name}, by {ranks.stop.by}") from error
+            raise error if isinstance(error, RanksError) else RanksError(f"{ranks.name}: {error}") from error
     return 0
 
 
@@ -141,7 +144,8 @@ def as_started(config: ExperimentConfig, started: Started) -> ExperimentConfig:
         config = replace(config, hardware=settings, sources=config.sources | {"hardware.num_processes": "torchrun"})
     if not started.restarts or config.resume_from is not None:
         return config
-    return replace(config, resume_from=unfinished(config))
+    folder = unfinished(config)
+    return config if folder is None else resumed_config(replace(config, resume_from=folder))
 
 
 def unfinished(config: ExperimentConfig) -> Path | None:

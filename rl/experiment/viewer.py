@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import Empty, Queue
 
 from nppsim.errors import UserError
-from rl.experiment.data import Log
+from rl.log import Log
 
 START_S = 300  # time limit of the studio's start, which may include compilation
 END_S = 10  # time limit of its end, after which it is killed

@@ -9,10 +9,7 @@ __all__ = ["NppPolicy", "build_policy"]
 
 
 def __getattr__(name: str) -> object:
-    """Import the policy at first use, so that the table of architectures can be imported without torch.
-
-    The pickles in Stable-Baselines3's archives refer to the class as rl.policy.NppPolicy.
-    """
+    """Import the policy at first use, so that the table of architectures can be imported without torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from rl.policy import policy

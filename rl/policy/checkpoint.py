@@ -1,8 +1,9 @@
 """Checkpoints: one file with everything that a policy needs to act, and optionally the state of training to resume from.
 
-A file cannot run code when it is opened.  Weights and arrays are tensors of the safetensors format.  Everything else is JSON
-in the header under "npp-checkpoint": ``{"format_version": 2, "sha256": ..., "content": fields}``, which
-``rl.policy.serialization`` packs.  The SHA-256 covers the fields and the name, dtype, shape and bytes of each tensor.
+A file cannot run code when it is opened.  It has the safetensors format.  The weights are tensors named "policy.NAME".  The
+tensor "training" has the bytes of ``torch.save``, which ``torch.load(weights_only=True)`` reads.  Other fields are JSON in
+the header under "npp-checkpoint": ``{"format_version": 3, "sha256": ..., "content": fields}``.  The SHA-256 covers the fields
+and the name, dtype, shape and bytes of each tensor.  Of files of format 2, weights and settings are read.
 The fields are:
 
     architecture               name in rl.policy.architectures.ARCHITECTURES
@@ -11,12 +12,14 @@ The fields are:
     precision                  "float32" or "bf16"
     policy                     state dict of the policy with its normaliser
     training                   None, or the state of training: optimiser, curriculum, random generators, counters
-    config, versions           settings and versions of packages, for information and comparison
+    config, versions           settings and versions of packages, as JSON
 """
 
 import hashlib
+import io
 import json
 import os
+import pickle
 import platform
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -36,10 +39,10 @@ from nppsim.io.reading import mismatch
 from nppsim.observe.statistics import StatisticsError
 from rl.policy.architectures import ArchitectureError, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
-from rl.policy.serialization import PackingError, pack, unpack
 
 FORMAT = "npp-checkpoint"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+READABLE = (2, 3)  # versions that ``load`` reads
 SUFFIX = ".safetensors"
 _FIELDS: dict = {  # shape for ``mismatch``
     **dict.fromkeys(("architecture", "layout", "precision"), str),
@@ -49,9 +52,21 @@ _FIELDS: dict = {  # shape for ``mismatch``
     "training": ({}, None),
 }
 _WEIGHTS_OF_TRAINING = ("optimizer", "reference")  # parts of ``training`` whose tensors must be finite
-_DAMAGE = (safetensors.SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
+_DAMAGE = (
+    safetensors.SafetensorError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    RuntimeError,
+    OverflowError,
+    EOFError,
+    SyntaxError,
+    pickle.UnpicklingError,
+)
 _MAX_BYTES = 1 << 30  # largest size of a file; usual files have up to 20 MB
 _MAX_HEADER = 32 << 20
+_ARRAY = "$array"  # key of an encoded numpy array
 _ZIP = (b"PK\3\4", b"PK\5\6")  # first bytes of zip files
 
 
@@ -70,7 +85,8 @@ def save(
     """Write a checkpoint atomically.
 
     frame_skip: frames per decision during training.
-    config, training: nested dicts, lists and tuples of tensors, numpy arrays, numbers, texts, bytes and None.
+    config: values that JSON can store; tuples become lists.
+    training: nested dicts, lists and tuples of tensors, numpy arrays, numbers, texts, bytes and None.
     Raises CheckpointError for other types, a policy without statistics, and weights that are not finite.
     """
     path = Path(path)
@@ -95,14 +111,15 @@ def save(
 
 def _to_bytes(fields: Mapping[str, Any], path: Path) -> bytes:
     """Return the content of the file; equal fields give equal bytes."""
-    content: dict[str, Any] = {}
-    tensors: dict[str, torch.Tensor] = {}
-    for name, value in fields.items():
-        try:
-            content[name], more = pack(value, name)
-        except PackingError as error:
-            raise CheckpointError(f"{path}: {error}") from error
-        tensors |= more
+    names = {"policy": list(fields["policy"])}  # the order of the state dict
+    content = {name: value for name, value in fields.items() if name != "training"} | names
+    tensors = {f"policy.{name}": tensor.detach().cpu().contiguous() for name, tensor in fields["policy"].items()}
+    try:
+        json.dumps(content)
+        if fields["training"] is not None:
+            tensors["training"] = torch.frombuffer(to_bytes(fields["training"], "training"), dtype=torch.uint8)
+    except TypeError as error:
+        raise CheckpointError(f"{path}: not written: {error}") from error
     data = sign(content, tensors)
     if len(data) > _MAX_BYTES or _header_bytes(data) > _MAX_HEADER:
         raise CheckpointError(
@@ -110,6 +127,48 @@ def _to_bytes(fields: Mapping[str, Any], path: Path) -> bytes:
             f"{_MAX_BYTES} and {_MAX_HEADER}: store less in config and training"
         )
     return data
+
+
+def to_bytes(value: Any, name: str) -> bytearray:
+    """Return nested data as bytes of ``torch.save``.  Raises TypeError for other types, with their place in ``name``."""
+    file = io.BytesIO()
+    torch.save(_encoded(value, name), file)
+    return bytearray(file.getbuffer())
+
+
+def from_bytes(data: bytes | bytearray) -> Any:
+    """Restore the value that was passed to ``to_bytes``; no code can run.  Raises one of _DAMAGE for other bytes."""
+    return _decoded(torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
+
+
+def _encoded(value: Any, place: str) -> Any:
+    """Replace arrays by tensors of their bytes, as pickles of arrays are slow and larger, and numpy's scalars by numbers."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        octets = torch.from_numpy(np.array(value, order="C").reshape(-1).view(np.uint8))
+        return {_ARRAY: (octets, np.lib.format.dtype_to_descr(value.dtype), value.shape)}
+    if isinstance(value, Mapping):
+        return {key: _encoded(item, f"{place}.{key}") for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_encoded(item, f"{place}[{i}]") for i, item in enumerate(value))
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()  # a view would be stored with the whole tensor
+    if value is None or type(value) in (bool, int, float, str, bytes):
+        return value
+    raise TypeError(f"{place} is a {type(value).__name__}: convert it to numbers, texts, arrays or dicts")
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, dict):
+        if _ARRAY not in value:
+            return {key: _decoded(item) for key, item in value.items()}
+        octets, description, shape = value[_ARRAY]
+        dtype = np.lib.format.descr_to_dtype(description)
+        if dtype.hasobject:
+            raise ValueError("an array of Python objects")
+        return octets.numpy().view(dtype).reshape(shape)
+    return type(value)(map(_decoded, value)) if isinstance(value, list | tuple) else value
 
 
 def sign(content: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> bytes:
@@ -213,7 +272,7 @@ def load_policy(path: str | os.PathLike, *, precision: str | None = None) -> tup
             f"{path}: weights do not fit {data['architecture']} as this version of the project builds it "
             f"({' '.join(lines[:2])}): use the version that wrote it, or train again"
         ) from error
-    policy.set_training_mode(False)
+    policy.eval()
     return policy, data
 
 
@@ -249,18 +308,26 @@ def _read(path: Path) -> dict[str, Any]:
             raise CheckpointError(
                 f"{path}: a safetensors file, but not a checkpoint of this project: give another file"
             )
-        if described["format_version"] != FORMAT_VERSION:
+        if described["format_version"] not in READABLE:
             raise CheckpointError(
                 f"{path}: checkpoint format {described['format_version']}, this version of the project reads "
                 f"{FORMAT_VERSION}: use the version that wrote it, or train again"
             )
         if described["sha256"] != _digest(described["content"], tensors):
             raise _damaged(path, "its content does not match its SHA-256")
-        return {**unpack(described["content"], tensors)}
+        return _fields(described["content"], tensors)
     except CheckpointError:
         raise
     except _DAMAGE as error:
         raise _damaged(path, error) from error
+
+
+def _fields(content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """Return the fields of a file.  The state of training in format 2 (``content["training"]``) is not read."""
+    state = tensors.get("training")
+    training = None if state is None else from_bytes(state.numpy().tobytes())
+    policy = {name: tensors[f"policy.{name}"] for name in content["policy"]}
+    return {**content, "policy": policy, "training": training}
 
 
 def parse(data: bytes) -> tuple[Any, dict[str, torch.Tensor]]:
@@ -297,7 +364,7 @@ def _not_opened(path: Path) -> CheckpointError:
         )
     if any(name.endswith("data.pkl") for name in names):
         return CheckpointError(
-            f"{path}: a file of torch.save, which contains pickles; checkpoints are {SUFFIX} files since format 2: "
+            f"{path}: a file of torch.save, not a checkpoint; checkpoints are {SUFFIX} files since format 2: "
             f"train again, or use it with the version of the project that wrote it"
         )
     return CheckpointError(f"{path}: a zip archive, but not a checkpoint: give a {SUFFIX} file")

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from gymnasium import spaces
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
 from nppsim.errors import UserError
@@ -327,16 +326,17 @@ def _head(inputs: int, width: int, blocks: ResidualBlocks) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, width), *parts, _norm(width, blocks), nn.SiLU())
 
 
-class Encoder(BaseFeaturesExtractor):
+class Encoder(nn.Module):
     """Network from raw observations to features float[N, fusion[-1]]: normaliser, one branch per modality, and fusion.
 
-    architecture: name in ARCHITECTURES; a string, as archives of Stable-Baselines3 store it.
+    architecture: name in ARCHITECTURES.
     Raises ObservationError if the observation space, or a batch, lacks a key or has a wrong shape or dtype.
     """
 
     def __init__(self, observation_space: spaces.Dict, architecture: str):
         chosen = get_architecture(architecture)
-        super().__init__(observation_space, features_dim=chosen.fusion[-1])
+        super().__init__()
+        self.features_dim = chosen.fusion[-1]
         self.keys, self.stacking = chosen.observations, chosen.stacking
         check_space(observation_space, self.keys, self.stacking)
         self.normalize = NormalizeObservations(self.keys, self.stacking)

@@ -131,7 +131,7 @@ def _traced(policy: NppPolicy) -> Any:
     rows = torch.export.Dim("batch", min=1)
     precision, device, training = policy.precision, policy.device, policy.training
     policy.precision = "float32"
-    policy.to("cpu").set_training_mode(False)
+    policy.to("cpu").eval()
     try:
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # hides warnings about internals of torch
         with torch.no_grad(), warnings.catch_warnings():
@@ -154,7 +154,7 @@ def _traced(policy: NppPolicy) -> Any:
         ) from error
     finally:
         policy.precision = precision
-        policy.to(device).set_training_mode(training)
+        policy.to(device).train(training)
     assert program is not None
     proto = program.model_proto
     if any(one.type.tensor_type.shape.dim[0].dim_value for one in proto.graph.input):

@@ -225,7 +225,7 @@ def player_of(policy: Any, num_envs: int, patience: int = 0) -> Player:
 
 
 @dataclass(frozen=True)
-class Shipped:
+class PickledPolicy:
     """A pickled policy for other processes.
 
     plugins: plug-ins that a process must import before it unpickles the policy.
@@ -235,7 +235,7 @@ class Shipped:
     plugins: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, policy: Any, own: Iterable[str] = ()) -> "Shipped":
+    def of(cls, policy: Any, own: Iterable[str] = ()) -> "PickledPolicy":
         """Pickle a policy.  own: plug-ins of the policy, whose files must have the same paths on all machines."""
         names = (str(Path(plugin).resolve()) if plugin.endswith(".py") else plugin for plugin in own)
         return cls(pickle.dumps(policy), tuple(names))
@@ -249,7 +249,7 @@ class Shipped:
 
 
 @lru_cache(maxsize=1)
-def _unpacked(shipped: Shipped) -> Any:
-    plugins.load(shipped.plugins)
+def _unpacked(policy: PickledPolicy) -> Any:
+    plugins.load(policy.plugins)
     torch.set_num_threads(1)
-    return pickle.loads(shipped.pickled)
+    return pickle.loads(policy.pickled)

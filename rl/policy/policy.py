@@ -1,20 +1,16 @@
-"""The policy: an actor-critic of Stable-Baselines3 for imitation, PPO, evaluation and video.
+"""The policy: an actor-critic for imitation, PPO, evaluation and video.
 
-It reads raw observations.  Its first layer normalises them, in place of the preprocessing of Stable-Baselines3.
+It reads raw observations, which its first layer normalises.  ``rl.policy.sb3`` adapts it to Stable-Baselines3's algorithms.
 """
 
 import contextlib
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.distributions import Distribution
-from stable_baselines3.common.policies import ActorCriticPolicy
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
-from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
+from stable_baselines3.common.torch_layers import MlpExtractor
 from torch import nn
 
 from hardware import PRECISIONS
@@ -29,89 +25,66 @@ from rl.policy.networks import DeepHeads, Encoder, ObservationError, check_batch
 from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, Memory
 from rl.policy.subtasks import SUBTASK, HighLevelPolicy
 
-Item = TypeVar("Item", torch.Tensor, np.ndarray)
 LEARNING_RATE = 3e-4  # default of the optimiser; imitation and PPO set their own
 DEATH_PENALTY = 20.0  # least penalty of an action that kills or leads to a dead end; ``death_penalty`` adds up to this
-ADAM = {"eps": 1e-5, "fused": True}  # fused: one kernel for all tensors, as small networks spend most time on launches
+GAINS = {"features_extractor": math.sqrt(2), "mlp_extractor": math.sqrt(2), "action_net": 0.01, "value_net": 1.0}
 
 
-def _settings_of_adam(parameters: object, **settings: Any) -> dict[str, Any]:
-    """Return the arguments that Stable-Baselines3 passes to an optimizer."""
-    return settings
-
-
-class NppPolicy(ActorCriticPolicy):
+class NppPolicy(nn.Module):
     """Actor-critic over Dict observations and six actions.
 
     observation_space: Dict space with at least the keys of the architecture, in the shapes and dtypes of the layout or of
         ``nppsim.gym.spaces``.
-    lr_schedule: function of the remaining progress (1 to 0) that returns the learning rate of Adam.
     architecture: name in ``rl.policy.architectures.ARCHITECTURES``.
     statistics: statistics for the normaliser; without them, the first forward pass raises StatisticsError.
     precision: "float32", or "bf16" for autocast of encoder and hidden layers.  The normaliser and the output layers always
         compute in float32.
-    Raises ArchitectureError, ObservationError, StatisticsError, and ValueError for an unknown precision or gSDE.
+    learning_rate: initial learning rate of the optimiser.
+    Raises ArchitectureError, ObservationError, StatisticsError, and ValueError for an unknown precision.
     """
-
-    features_extractor: Encoder
-    _optimizer: torch.optim.Optimizer | dict[str, Any]
 
     def __init__(
         self,
         observation_space: spaces.Dict,
-        action_space: spaces.Discrete,
-        lr_schedule: Schedule,
         architecture: str = "mlp_baseline",
         statistics: ObservationStatistics | None = None,
         precision: str = "float32",
-        use_sde: bool = False,
+        learning_rate: float = LEARNING_RATE,
     ):
-        self._architecture = get_architecture(architecture)
-        if use_sde:
-            raise ValueError("use_sde=True is for continuous actions; N++ has six discrete ones: leave it out")
-        if not isinstance(action_space, spaces.Discrete):
-            raise ValueError(f"the policy needs a Discrete action space, got {action_space}")
-        heads = list(self._architecture.heads)
-        super().__init__(
-            observation_space,
-            action_space,
-            lr_schedule,
-            net_arch={"pi": heads, "vf": heads},
-            activation_fn=nn.ReLU,
-            features_extractor_class=Encoder,
-            features_extractor_kwargs={"architecture": architecture},
-            normalize_images=False,
-            optimizer_class=_settings_of_adam,  # type: ignore[arg-type]  # see ``optimizer``
-            optimizer_kwargs=dict(ADAM),
-        )
-        # Stable-Baselines3 registers the encoder under three names; the state dict must contain each tensor once.
-        for name in ("pi_features_extractor", "vf_features_extractor"):
-            del self._modules[name]
-            self.__dict__[name] = self.features_extractor
+        super().__init__()
+        self._architecture = chosen = get_architecture(architecture)
+        self.features_extractor = Encoder(observation_space, architecture)
+        width = self.features_extractor.features_dim
+        self.high_level = HighLevelPolicy(width, chosen.subtasks) if chosen.subtasks else None
+        self.memory = Memory(width, chosen.memory) if chosen.memory else None
+        self.mlp_extractor: MlpExtractor | DeepHeads
+        if chosen.deep is None:
+            self.mlp_extractor = MlpExtractor(width, list(chosen.heads), nn.ReLU, device="cpu")
+        else:
+            self.mlp_extractor = DeepHeads(width, chosen.heads[-1], chosen.deep)
+        self.action_net = nn.Linear(self.mlp_extractor.latent_dim_pi, NUM_ACTIONS)
+        self.value_net = nn.Linear(self.mlp_extractor.latent_dim_vf, 1)
+        for name, gain in GAINS.items():
+            for module in getattr(self, name).modules():
+                _init_orthogonal(module, gain)
+        self._learning_rate = learning_rate
+        self._optimizer: torch.optim.Optimizer | None = None
         self.precision = precision
         if statistics is not None:
             self.set_statistics(statistics)
 
-    def _build_mlp_extractor(self) -> None:
-        """Build the hidden layers of both heads, the high level and the memory."""
-        chosen = self._architecture
-        self.high_level = HighLevelPolicy(self.features_dim, chosen.subtasks) if chosen.subtasks else None
-        self.memory = Memory(self.features_dim, chosen.memory) if chosen.memory else None
-        if chosen.deep is None:
-            super()._build_mlp_extractor()
-        else:
-            self.mlp_extractor = DeepHeads(self.features_dim, chosen.heads[-1], chosen.deep)  # type: ignore[assignment]
-
     @property
     def optimizer(self) -> torch.optim.Optimizer:
         """Adam, made at the first use, because PyTorch then imports its compiler, which takes two seconds."""
-        if isinstance(self._optimizer, dict):
-            self._optimizer = torch.optim.Adam(self.parameters(), **self._optimizer)
+        if self._optimizer is None:
+            # fused: one kernel for all tensors, as small networks spend most time on launches
+            self._optimizer = torch.optim.Adam(self.parameters(), lr=self._learning_rate, eps=1e-5, fused=True)
         return self._optimizer
 
-    @optimizer.setter
-    def optimizer(self, value: torch.optim.Optimizer | dict[str, Any]) -> None:
-        self._optimizer = value
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        return self.value_net.weight.device
 
     @property
     def architecture(self) -> str:
@@ -257,54 +230,42 @@ class NppPolicy(ActorCriticPolicy):
         own = [key for key, part in ((SUBTASK, self.high_level), (RECURRENT_STATE, self.memory)) if part and key in obs]
         return {key: torch.from_numpy(obs[key]).to(device) for key in (*self.observations, *own)}
 
-    # Methods of ActorCriticPolicy, overridden as the originals would preprocess observations:
+    @torch.no_grad()
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        """Return actions, int64[N] or int64[], and the new recurrent states, as policies of Stable-Baselines3 do.
 
-    def forward(self, obs: PyTorchObs, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return actions int64[N], values float32[N, 1] and log-probabilities float32[N]."""
-        logits, values = self.logits_and_values(_dictionary(obs))
-        distribution = self.action_dist.proba_distribution(action_logits=logits)
-        actions = distribution.get_actions(deterministic=deterministic)
-        return actions, values[:, None], distribution.log_prob(actions)
-
-    def evaluate_actions(
-        self, obs: PyTorchObs, actions: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """Return values float32[N, 1], log-probabilities float32[N] of ``actions``, and entropies float32[N] in nats."""
-        logits, values = self.logits_and_values(_dictionary(obs))
-        distribution = self.action_dist.proba_distribution(action_logits=logits)
-        return values[:, None], distribution.log_prob(actions), distribution.entropy()
-
-    def get_distribution(self, obs: PyTorchObs) -> Distribution:
-        return self.action_dist.proba_distribution(action_logits=self.logits_and_values(_dictionary(obs))[0])
-
-    def predict_values(self, obs: PyTorchObs) -> torch.Tensor:
-        return self.logits_and_values(_dictionary(obs))[1][:, None]
-
-    def extract_features(
-        self, obs: PyTorchObs, features_extractor: BaseFeaturesExtractor | None = None
-    ) -> torch.Tensor:
-        return self.features(_dictionary(obs))
-
-    def obs_to_tensor(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[PyTorchObs, bool]:
-        """Convert to tensors with a batch axis; also return True if the observation had a batch axis."""
-        if self.memory:
-            raise _needs_player(self.architecture)
-        found = _dictionary(observation)
-        arrays = {key: np.asarray(value) for key, value in found.items() if key in self.observations}
-        vectorized = any(array.ndim > len(_own_axes(self.stacking.shape(key), array)) for key, array in arrays.items())
-        if not vectorized:
+        observation: raw observations with or without a batch axis, in the shapes of the layout or of ``nppsim.gym.spaces``.
+        state: result of the previous call; None at the start of episodes, and for a feed-forward policy.
+        episode_start: bool[N], True to reset the recurrent state; None: nowhere.
+        """
+        if not isinstance(observation, dict):
+            raise ObservationError(f"the policy reads a dict of observations, got {type(observation).__name__}")
+        self.eval()
+        arrays = {key: np.asarray(value) for key, value in observation.items() if key in self.observations}
+        batched = any(array.ndim > len(_own_axes(self.stacking.shape(key), array)) for key, array in arrays.items())
+        if not batched:
             arrays = {key: array[None] for key, array in arrays.items()}
-        return self.to_tensors(arrays), vectorized
+        if self.memory:
+            rows = len(next(iter(arrays.values())))
+            states = np.zeros((rows, self.memory.size), np.float32) if state is None else state[0]
+            begins = np.zeros(rows, bool) if episode_start is None else np.asarray(episode_start, bool)
+            arrays[RECURRENT_STATE] = np.where(begins[:, None], np.float32(0), states)
+        actions, new = self.act_and_remember(arrays, deterministic=deterministic)
+        return (actions if batched else actions[0]), (None if new is None else (new,))
 
-    def _get_constructor_parameters(self) -> dict[str, Any]:
-        return {
-            "observation_space": self.observation_space,
-            "action_space": self.action_space,
-            "lr_schedule": self._dummy_schedule,
-            "architecture": self.architecture,
-            "statistics": self.statistics,
-            "precision": self.precision,
-        }
+
+def _init_orthogonal(module: nn.Module, gain: float) -> None:
+    """Initialise a linear or convolutional layer as Stable-Baselines3 does."""
+    if isinstance(module, nn.Linear | nn.Conv2d):
+        nn.init.orthogonal_(module.weight, gain=gain)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
 
 
 def _needs_player(architecture: str) -> ObservationError:
@@ -351,19 +312,5 @@ def build_policy(
     """Return a new policy; torch's global generator draws the initial weights."""
     chosen = get_architecture(architecture)
     space = observation_space(chosen.observations, chosen.stacking)
-    policy = NppPolicy(
-        space,
-        spaces.Discrete(NUM_ACTIONS),
-        lambda progress_remaining: LEARNING_RATE,
-        architecture=architecture,
-        statistics=statistics,
-        precision=precision,
-    )
+    policy = NppPolicy(space, architecture, statistics, precision)
     return policy.to(device)
-
-
-def _dictionary(observations: Item | dict[str, Item]) -> dict[str, Item]:
-    """Return the observations.  Raises ObservationError if they are not a dictionary."""
-    if not isinstance(observations, dict):
-        raise ObservationError(f"the policy reads a dict of observations, got {type(observations).__name__}")
-    return observations

@@ -22,8 +22,8 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import get_device, safe_mean, set_random_seed
 
 import hardware
+from bc.thread_pool import ThreadPool
 from hardware import Plan, PlanRequest
-from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config.ppo import PPOConfig
@@ -100,14 +100,8 @@ class BasePPO:
             **self.buffer_settings,
         )
         self.rollout_buffer.all_gather = ranks.all_gather
-        self.policy = NppPolicy(
-            env.observation_space,
-            env.action_space,
-            lambda remaining: rate,  # initial rate; each update sets its scheduled rate
-            architecture=architecture,
-            statistics=statistics,
-            precision=plan.precision,
-        ).to(self.device)
+        # Each update sets its scheduled learning rate.
+        self.policy = NppPolicy(env.observation_space, architecture, statistics, plan.precision, rate).to(self.device)
         if env.sim.stacking != self.policy.stacking:
             raise ValueError(f"the simulator shows {env.sim.stacking}, {architecture} reads {self.policy.stacking}")
         self.logger = Logger(None, [])
@@ -203,7 +197,7 @@ class BasePPO:
             self.env.reset()
             if self.config.desync_episodes:
                 desynchronize(self.sim, self.rng)
-                self.sampler.adopt(self.sim)
+                self.sampler.sync_episodes(self.sim)
             self.started = True
         return self._total_timesteps, callback
 
@@ -298,7 +292,6 @@ class BasePPO:
 
     def increase_kl_penalty(self) -> None:
         """Double the KL penalty, make the current policy its reference, and restart its schedule."""
-        self.ranks.call_peers(BasePPO.increase_kl_penalty)
         self.reference = copy.deepcopy(self.policy).requires_grad_(False)
         self.kl_penalty_scale *= 2
         self.kl_penalty_start = self.progress
@@ -344,8 +337,7 @@ class BasePPO:
         return ppo
 
     def restore(self, policy_state: Mapping[str, Any], optimizer_state: Mapping[str, Any], actor_updates: int) -> None:
-        """Load earlier weights in all processes.  actor_updates: the value of this attribute with those weights."""
-        self.ranks.call_peers(BasePPO.restore, policy_state, optimizer_state, actor_updates)
+        """Load earlier weights.  actor_updates: the value of this attribute with those weights."""
         self.policy.load_state_dict(policy_state)
         self.policy.optimizer.load_state_dict(copy.deepcopy(dict(optimizer_state)))  # it would not copy tensors
         self.actor_updates = actor_updates
@@ -371,9 +363,9 @@ class BasePPO:
     def training_state(self) -> dict[str, Any]:
         """Return everything except the weights that training needs to resume between two updates, bit for bit on a CPU.
 
-        Call this method in the first process only.  The entry "others" has the ``process_state`` of the other processes.
+        All processes call this method together.  The entry "others" has the ``process_state`` of ranks 1, 2, ....
         """
-        others = self.ranks.call_peers(BasePPO.process_state)
+        own, *others = self.ranks.all_gather_objects(self.process_state())
         infos = [
             {"r": ret, "l": length} for ret, length in zip(self.episode_returns, self.episode_lengths, strict=True)
         ]
@@ -384,23 +376,23 @@ class BasePPO:
             "phase_seconds": dict(self.phase_seconds),
             "episodes": [infos, list(self.episode_wins)],
             "reference": None if self.reference is None else self.reference.state_dict(),
-            **self.process_state(),
+            **own,
             **({"others": others} if others else {}),
         }
 
     def load_training_state(self, policy_state: Mapping[str, Any], training: Mapping[str, Any]) -> None:
-        """Load the weights and the ``training_state`` of a checkpoint in all processes.
+        """Load the weights and the ``training_state`` of a checkpoint; all processes do so with the same state.
 
         Raises ConfigError for other environments or another number of processes.
         """
         others = training.get("others", [])
-        if not self.ranks.rank and len(others) + 1 != self.ranks.size:
+        if len(others) + 1 != self.ranks.size:
             raise ConfigError(
                 f"the run was trained by {len(others) + 1} processes, not {self.ranks.size}; resume it with "
                 f"--num-processes {len(others) + 1}"
             )
-        common = {name: value for name, value in training.items() if name != "others"}
-        self.ranks.call_peers(BasePPO._load_peer_state, policy_state, common, others)
+        if self.ranks.rank:
+            training = {**training, **others[self.ranks.rank - 1]}
         self.restore(policy_state, training["optimizer"], training["actor_updates"])
         for name in COUNTERS:
             setattr(self, name, training[name])
@@ -422,7 +414,3 @@ class BasePPO:
             self.reference = copy.deepcopy(self.policy).requires_grad_(False)
             self.reference.load_state_dict(training["reference"])
         self.load_extra_state(training)
-
-    def _load_peer_state(self, policy_state: dict, training: dict, others: list[dict]) -> None:
-        """Load the state of this process, which is not the first."""
-        self.load_training_state(policy_state, training | others[self.ranks.rank - 1])

@@ -1,9 +1,9 @@
 """Metrics of PPO (tags of Stable-Baselines3, and ``sim/``, ``reward/``, ``actions/``), written to CSV and TensorBoard.
 
-    log = ScalarLog(folder)                  # new run: deletes files of an earlier attempt
-    log = ScalarLog(folder, **written)       # resumed run: truncates the files to their state at the checkpoint
+    log = ScalarLog(folder)                              # new run: deletes the table of an earlier attempt
+    log = ScalarLog(folder, rows=8, purge_step=4097)     # resumed run: continues from the state at the checkpoint
     Logger(str(folder), log.outputs)
-    log.written                              # number of rows and events, for the next checkpoint
+    log.written                                          # number of rows, for the next checkpoint
 
 A resumed run has neither duplicates nor gaps, whenever it was interrupted.
 """
@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from stable_baselines3.common.logger import KVWriter, filter_excluded_keys
+from stable_baselines3.common.logger import KVWriter, TensorBoardOutputFormat, filter_excluded_keys
 
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
 from nppsim.errors import needed
-from nppsim.io.files import append_text, naming, write_bytes, write_text
+from nppsim.io.files import append_text, naming, write_bytes
 from nppsim.io.reading import read_bytes
 from nppsim.physics.outcomes import WON
-from rl.events import WRITTEN, EventsError, EventWriter, own_event_files, reading_events
+from rl.events import EventsError, event_files, open_events
 from rl.ppo.losses import Losses, LossWeights
 
 
@@ -68,64 +68,50 @@ TABLE = "progress.csv"
 MAX_TABLE_BYTES = 1 << 28  # largest size of a table; usual tables have up to 5 MB
 _REMEDY = "restore it from a copy of the run"
 BOARD = "tensorboard"
-IMITATION = "bc/"  # prefix of the tags of imitation, whose steps are epochs
-DISTILLATION = "bc/teacher/"  # prefix of the tags of distillation, whose steps are updates
-SETTINGS = ("configuration", "_hparams_/")  # prefixes of the tags with the settings of a run
 RESULTS = ("rollout/success_rate", "eval/all_success")  # metrics that TensorBoard shows with the hyperparameters
 GROUPS = ("time", "rollout", "eval", "overview", "train", "reward", "sim", "actions")  # tag prefixes in column order
-ALL = 1 << 62
 
 
 class ScalarLog:
-    """CSV table and TensorBoard events of PPO.  Events of imitation in the same folder are not changed.
+    """CSV table and TensorBoard events of PPO.
 
     folder: folder of the run.
-    rows, events: numbers of rows of the table and of PPO's events to resume from; later rows and events are deleted.
+    rows: number of rows of the table to resume from; later rows are deleted.
+    purge_step: TensorBoard ignores events of earlier files from this step on.
     outputs: output formats for the Logger of Stable-Baselines3.
-    Raises EventsError if the files contain fewer rows or events than these numbers.
+    Raises EventsError if the table has fewer rows.
     """
 
-    def __init__(self, folder: Path, rows: int = 0, events: int = 0):
-        cut_events(folder / BOARD, events)
-        self.table = GrowingTable(folder / TABLE, rows)
-        self.events = ScalarOutput(folder / BOARD, events)
+    def __init__(self, folder: Path, rows: int = 0, purge_step: int | None = None):
+        self.table = CSVOutput(folder / TABLE, rows)
+        self.events = TensorBoardOutput(folder / BOARD, purge_step)
         self.outputs: list[KVWriter] = [self.events, self.table]
 
     @property
     def written(self) -> dict[str, int]:
-        """Arguments of ``ScalarLog`` that resume from the current state."""
-        return {"rows": self.table.rows, "events": self.events.count}
+        """Number of rows, for the next checkpoint."""
+        return {"rows": self.table.rows}
 
     def sync(self) -> None:
         """Flush the files to disk: after a power failure, they must not be older than the checkpoint."""
-        for path in (self.table.path, *own_event_files(self.events.folder)):
+        for path in (self.table.path, *event_files(self.events.folder)):
             if path.exists():
                 with naming(path), open(path, "rb") as file:
                     os.fsync(file.fileno())
 
 
-class ScalarOutput(KVWriter):
-    """Output of a Logger to a TensorBoard event file, flushed after each row; errors are those of ``EventWriter``.
+class TensorBoardOutput(TensorBoardOutputFormat):
+    """Output of a Logger to a new TensorBoard event file, flushed after each row.  purge_step: as in ``open_events``."""
 
-    count: number of events so far, including those of earlier files.
-    """
-
-    def __init__(self, folder: str | os.PathLike, count: int = 0):
-        self.folder = Path(folder)
-        self.count = count
-        self._writer = EventWriter(folder)
+    def __init__(self, folder: Path, purge_step: int | None = None):
+        self.folder = folder
+        self.writer = open_events(folder, purge_step)
+        self._is_closed = False
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
-        """Write one row.  Raises TypeError or ValueError for values that are not numbers."""
-        values = filter_excluded_keys(key_values, key_excluded, "tensorboard")
-        for tag, value in sorted(values.items()):
-            self._writer.add_scalar(tag, value, step)
-        self._writer.flush()
-        self.count += len(values)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._writer.close()
+        """Write one row.  Raises OSError, with the folder's name, if it cannot be written."""
+        with naming(self.folder):
+            super().write(key_values, key_excluded, step)
 
 
 OnMetrics = Callable[[int, dict[str, float]], None]  # arguments: number of decisions, metrics by tag
@@ -145,11 +131,12 @@ class FunctionOutput(KVWriter):
         """Do nothing, as the function belongs to the caller."""
 
 
-class GrowingTable(KVWriter):
+class CSVOutput(KVWriter):
     """CSV file with a row per ``dump`` and a column per tag, ordered by GROUPS and tag.
 
+    Unlike ``CSVOutputFormat`` of Stable-Baselines3, it resumes an existing file and sorts columns.
     rows: number of rows to resume from; later rows are deleted.
-    Raises EventsError if the file contains fewer rows than this number.
+    Raises EventsError if the file contains fewer rows.
     """
 
     def __init__(self, path: Path, rows: int = 0):
@@ -157,7 +144,8 @@ class GrowingTable(KVWriter):
         self.rows = rows
         self._columns: list[str] = []
         if rows:
-            self._columns, stored = self._read()
+            stored = self._read()
+            self._columns = list(stored[0])
             self._rewrite(stored)
         else:
             path.unlink(missing_ok=True)
@@ -165,37 +153,45 @@ class GrowingTable(KVWriter):
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         """Add a row."""
         values = filter_excluded_keys(key_values, key_excluded, "csv")
-        if values.keys() - set(self._columns):
-            before, stored = self._columns, self._read()[1] if self.rows else []
-            self._columns = sorted({*before, *values}, key=_sort_key)
-            order = [before.index(name) if name in before else -1 for name in self._columns]
-            self._rewrite([row[at] if at >= 0 else "" for at in order] for row in stored)
-        row = [getattr(value, "item", lambda value=value: value)() for value in map(values.get, self._columns)]
-        append_text(self.path, _lines([row]))
+        row = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
+        if new := row.keys() - set(self._columns):
+            stored = self._read() if self.rows else []
+            self._columns = sorted({*self._columns, *new}, key=_sort_key)
+            self._rewrite(stored)
+        append_text(self.path, self._text([row]))
         self.rows += 1
 
     def close(self) -> None:
         """Do nothing, as the file is open only during ``write``."""
 
-    def _read(self) -> tuple[list[str], list[list[str]]]:
-        """Return the columns and the first ``self.rows`` rows."""
-        lines = read_table(self.path) if self.path.exists() else []
-        if len(lines) <= self.rows:
-            found = max(len(lines) - 1, 0)
-            raise EventsError(f"{self.path}: has {found} rows, expected {self.rows}; {_REMEDY}")
-        return lines[0], lines[1 : self.rows + 1]
+    def _read(self) -> list[dict[str, str]]:
+        """Return the first ``self.rows`` rows."""
+        stored = read_table(self.path) if self.path.exists() else []
+        if len(stored) < self.rows:
+            raise EventsError(f"{self.path}: has {len(stored)} rows, expected {self.rows}; {_REMEDY}")
+        return stored[: self.rows]
 
-    def _rewrite(self, rows: Iterable[list[str]]) -> None:
-        write_bytes(self.path, _lines([self._columns, *rows]).encode())
+    def _rewrite(self, rows: list[dict[str, str]]) -> None:
+        header = dict(zip(self._columns, self._columns, strict=True))
+        write_bytes(self.path, self._text([header, *rows]).encode())
+
+    def _text(self, rows: Iterable[Mapping[str, Any]]) -> str:
+        text = io.StringIO()
+        csv.DictWriter(text, self._columns, lineterminator="\n").writerows(rows)
+        return text.getvalue()
 
 
-def read_table(path: Path) -> list[list[str]]:
-    """Read the complete rows of a table; the first row has the column names.  Raises EventsError for a damaged file."""
+def read_table(path: Path) -> list[dict[str, str]]:
+    """Return the complete rows of a table, column -> text; "" if a row has no value.  Raises EventsError if it is damaged."""
     data = read_bytes(path, EventsError, MAX_TABLE_BYTES, _REMEDY)
     try:
-        return list(csv.reader(io.StringIO(data[: data.rfind(b"\n") + 1].decode())))  # the last row may be incomplete
+        text = data[: data.rfind(b"\n") + 1].decode()  # the last row may be incomplete
+        rows = list(csv.DictReader(io.StringIO(text), restval="", strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
         raise EventsError(f"{path}: damaged ({error}); {_REMEDY}") from error
+    if any(None in row for row in rows):
+        raise EventsError(f"{path}: damaged (a row has more values than columns); {_REMEDY}")
+    return rows
 
 
 def _sort_key(column: str) -> tuple[int, str]:
@@ -203,80 +199,23 @@ def _sort_key(column: str) -> tuple[int, str]:
     return (GROUPS.index(group) if group in GROUPS else len(GROUPS)), column
 
 
-def _lines(rows: Iterable[Iterable[Any]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
-
-
 def write_settings(folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the settings of a run as events, a table (TEXT) and hyperparameters (HPARAMS), unless there are events already.
+    """Write the settings of a run as a table (TEXT) and hyperparameters (HPARAMS), unless there are events already.
 
     settings: dotted name of each setting -> {"value": ..., "source": ...}.
     """
-    if own_event_files(folder):
+    if event_files(folder):
         return
-    summary = needed("torch.utils.tensorboard.summary", "train")
+    hparams = needed("torch.utils.tensorboard.summary", "train").hparams
     rows = [f"| {name} | {_cell(one['value'])} | {one['source']} |" for name, one in settings.items()]
-    table = "\n".join(["| setting | value | from |", "|---|---|---|", *rows])
     plain = {name: one["value"] for name, one in settings.items()}
     numbers = {name: value if isinstance(value, bool | int | float) else str(value) for name, value in plain.items()}
-    with EventWriter(folder) as writer:
-        for part in (summary.text("configuration", table), *summary.hparams(numbers, dict.fromkeys(RESULTS, 0.0))[:2]):
-            writer.add_summary(part, 0)
+    with open_events(folder) as writer:
+        writer.add_text("configuration", "\n".join(["| setting | value | from |", "|---|---|---|", *rows]))
+        assert writer.file_writer is not None
+        for summary in hparams(numbers, dict.fromkeys(RESULTS, 0.0))[:2]:  # add_hparams would begin another run
+            writer.file_writer.add_summary(summary, 0)
 
 
 def _cell(value: object) -> str:
     return str(value).replace("|", "\\|")
-
-
-def cut_events(folder: Path, events: int, epochs: int = ALL, distillation: int = ALL) -> None:
-    """Merge event files into one, without the events after a checkpoint.
-
-    events: number of PPO's events that remain.
-    epochs, distillation: last step of imitation and of distillation whose events remain; -1 for no step.
-    Events of settings remain.  Event files of other programs are not changed.
-    Raises EventsError if the files contain fewer than ``events`` events of PPO.
-    """
-    files = own_event_files(folder)
-    head, records, count, seen = b"", [], 0, set()
-    for record, event in _records(files):
-        if not event.summary.value:
-            head = head or record  # the first record contains the version of the format
-        elif (tag := event.summary.value[0].tag).startswith((IMITATION, *SETTINGS)):
-            last = distillation if tag.startswith(DISTILLATION) else epochs if tag.startswith(IMITATION) else ALL
-            if event.step <= last and (tag, event.step) not in seen:
-                records.append(record)
-                seen.add((tag, event.step))
-        elif count < events:
-            records.append(record)
-            count += 1
-    if count < events:
-        raise EventsError(f"{folder}: has {count} events, expected {events}; {_REMEDY}")
-    # If the process ends below, the later files still have the same events as the first.  The next call is not misled:
-    # it counts
-    # PPO's events of the first file only, and recognises those of imitation by tag and step.
-    if records:
-        _write_records(files[0], [head, *records])
-    for file in files[1:] if records else files:
-        file.unlink()
-    if files:
-        write_text(folder / WRITTEN, f"{files[0].name}\n")
-
-
-def _records(files: Iterable[Path]) -> Iterable[tuple[bytes, Any]]:
-    """Yield (bytes, event) of all complete records."""
-    loader = needed("tensorboard.backend.event_processing.event_file_loader", "train")
-    event = needed("tensorboard.compat.proto.event_pb2", "train").Event
-    for file in files:
-        with reading_events(file):
-            for record in loader.RawEventFileLoader(str(file)).Load():
-                yield record, event.FromString(record)
-
-
-def _write_records(path: Path, records: Iterable[bytes]) -> None:
-    content = io.BytesIO()
-    writer = needed("tensorboard.summary.writer.record_writer", "train").RecordWriter(content)
-    for record in records:
-        writer.write(record)
-    write_bytes(path, content.getvalue())

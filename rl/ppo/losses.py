@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from hardware.thread_pool import ThreadPool, summed_gradients
+from bc.thread_pool import ThreadPool, summed_gradients
 from nppsim.errors import UserError
 from rl.policy.policy import NppPolicy
 from rl.ppo.rollout_buffer import RolloutBuffer

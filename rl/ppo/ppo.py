@@ -49,10 +49,7 @@ class PPO(BasePPO):
     def collect_rollouts(self, callback: BaseCallback) -> bool:
         """Fill the buffer with ``n_steps`` decisions per environment; return False if training must end."""
         callback.on_rollout_start()
-        if self.ranks.rank:  # the first process decides whether there is another rollout
-            self.stop_training = self.ranks.serve(self)
-        else:
-            self.ranks.release(self.stop_training)
+        self.stop_training = self.ranks.broadcast(self.stop_training)
         if self.stop_training:
             return False
         self.policy.forget()
@@ -65,7 +62,7 @@ class PPO(BasePPO):
             before = time.perf_counter()
             actions = self._act(t)
             acted = time.perf_counter()
-            self._decided[t] = self.sampler.credited(sim)
+            self._decided[t] = self.sampler.counted_levels(sim)
             self.sampler.watch(sim, actions)
             sim.step(actions)
             self.phase_seconds["inference"] += acted - before
@@ -95,7 +92,7 @@ class PPO(BasePPO):
         self.decisions_played += len(buffer) * self.ranks.size
         counted = np.concatenate(episodes)[np.concatenate(from_start)]
         self.counted_episodes = self.ranks.all_gather_rows(counted)
-        self.sampler.pool(self.ranks.all_gather_rows)
+        self.sampler.gather_episodes(self.ranks.all_gather_rows)
         self.record_rollout(seconds)
         callback.on_rollout_end()
         return True

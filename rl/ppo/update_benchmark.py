@@ -5,7 +5,7 @@
     plan = hardware.plan(..., update=update, benchmark=stored_timings(benchmark, machine))
 
 Timings determine the number of threads and the precision, which change rounding.  New timings could therefore change the
-results of a run with the same seed.  So timings are stored and reused until ``python -m hardware plan --measure`` replaces
+results of a run with the same seed.  So timings are stored and reused until ``scripts/hardware_plan.py --measure`` replaces
 them, or the code changes.
 """
 
@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from bc.thread_pool import ThreadPool
 from hardware import Benchmark, Candidate, Machine, Timings
-from hardware.thread_pool import ThreadPool
 from nppsim._numba.cache import CACHE_FOLDER
 from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import LevelBank
@@ -48,9 +48,9 @@ GRAPH_CATEGORIES = tuple(name for name in CATEGORIES if name != "campaign_like")
 DECISIONS_PER_GRAPH = 4  # consecutive decisions that share a graph; about six in minibatches of rollouts
 WEIGHTS = LossWeights(clip_range=0.2, vf_coef=0.5, ent_coef=0.01)
 FILE = CACHE_FOLDER.parent / "timings.json"  # beside the compiled kernels
-_TIMED = ("hardware/thread_pool.py", "rl/policy/*.py", "rl/ppo/losses.py", "rl/ppo/update_benchmark.py")
+_TIMED = ("bc/thread_pool.py", "rl/policy/*.py", "rl/ppo/losses.py", "rl/ppo/update_benchmark.py")
 _REMEDY = "delete it; the measurements are then repeated"
-_SHAPE = {...: {"wall": [float], "processor": [float], "others": float, "date": str}}
+TIMINGS = {...: {"wall": [float], "processor": [float], "others": float, "date": str}}
 
 
 class TimingsError(UserError, ValueError):
@@ -198,11 +198,11 @@ def stored_timings(benchmark: UpdateBenchmark, machine: Machine, measure: bool =
 
     def timings_of(minibatch_size: int, candidates: list[Candidate]) -> Timings:
         names = ", ".join(f"{candidate.precision} by {candidate.threads}" for candidate in candidates)
-        hardware = f"{machine.cpu}, {machine.cores} cores, torch {torch.__version__}"
-        key = f"{benchmark.name}, update of {minibatch_size}: {names}; {hardware}, code {code_digest()}"
-        if key not in (known := known_timings(FILE)) or measure:
+        key = f"{benchmark.name}, update of {minibatch_size}: {names}; {machine_key(machine)}"
+        if key not in (known := read_measurements(FILE, TIMINGS)) or measure:
             made = benchmark.benchmark(minibatch_size, candidates)._replace(date=datetime.date.today().isoformat())
-            known = known_timings(FILE) | {key: made._asdict()}  # another process may have added timings meanwhile
+            # Another process may have added timings meanwhile.
+            known = read_measurements(FILE, TIMINGS) | {key: made._asdict()}
             write_json(FILE, known)
         timings = Timings(**known[key])
         if {len(timings.wall), len(timings.processor)} != {len(candidates)}:
@@ -210,6 +210,11 @@ def stored_timings(benchmark: UpdateBenchmark, machine: Machine, measure: bool =
         return timings
 
     return timings_of
+
+
+def machine_key(machine: Machine) -> str:
+    """Return the conditions under which stored measurements are valid: processor, cores, torch version, timed code."""
+    return f"{machine.cpu}, {machine.cores} cores, torch {torch.__version__}, code {code_digest()}"
 
 
 @functools.cache
@@ -221,11 +226,14 @@ def code_digest() -> str:
     return digest.hexdigest()[:8]
 
 
-def known_timings(file: Path) -> dict[str, dict]:
-    """Read the timings in a file; {} if it does not exist.  Raises TimingsError for a damaged file."""
+def read_measurements(file: Path, shape: dict) -> dict[str, dict]:
+    """Read stored measurements by key; {} if the file does not exist.  Raises TimingsError for a damaged file.
+
+    shape: shape of the content, see ``nppsim.io.reading.mismatch``.
+    """
     if not file.exists():
         return {}
     known: dict[str, dict] = read_json(file, TimingsError, _REMEDY)
-    if wrong := mismatch(known, _SHAPE):
+    if wrong := mismatch(known, shape):
         raise TimingsError(f"{file}: {wrong}; {_REMEDY}")
     return known

@@ -38,9 +38,9 @@ from nppsim.settings import Parser, check_settings, same_setting, setting
 from nppsim.simulate import simulate
 from rl import plugins
 from rl.config import ExperimentConfig, VideoConfig
-from rl.policy.player import Shipped
-from rl.search.guided_search import Agent
-from rl.search.levels import Task, read_tasks
+from rl.policy.player import PickledPolicy
+from rl.search.guided_search import GuidePolicy
+from rl.search.levels import SolveTask, read_tasks
 from rl.search.solve import Interrupted, Solution, SolveSettings, solve
 
 SOURCE = "solve"  # "source" in the metadata of demonstrations
@@ -51,7 +51,7 @@ REPLAYS, FILMS, ROUTES = "replays", "films", "routes"  # sub-folders of --out
 class Solved:
     """A level with its solution."""
 
-    task: Task
+    task: SolveTask
     solution: Solution
     stem: str  # file name of the output files, without suffix
 
@@ -146,7 +146,7 @@ def run(arguments: SolveArguments, settings: SolveSettings) -> int:
     return int(any(one.solution.run is None for one in solved))
 
 
-def _prepare(arguments: SolveArguments) -> tuple[Shipped, list[Task]]:
+def _prepare(arguments: SolveArguments) -> tuple[PickledPolicy, list[SolveTask]]:
     """Check that packages are installed and output folders usable; load the agent and the levels."""
     check_packages()
     VideoConfig(record_eval_videos=arguments.films > 0).check_packages()
@@ -160,14 +160,14 @@ def _prepare(arguments: SolveArguments) -> tuple[Shipped, list[Task]]:
         if _has_files(arguments.demonstrations):
             raise ConfigError("is not empty; give a new folder", "--demonstrations", arguments.demonstrations)
     plugins.load(arguments.plugins)
-    agent = Shipped.of(Agent.load(arguments.agent), arguments.plugins)
+    agent = PickledPolicy.of(GuidePolicy.load(arguments.agent), arguments.plugins)
     tasks = _supported(read_tasks(arguments.level, arguments.against), arguments.allow_unsupported)
     if arguments.cluster and len(tasks) == 1:
         raise ConfigError("is only for several levels; leave it out", "--cluster", arguments.cluster)
     return agent, tasks
 
 
-def _supported(tasks: list[Task], allow_unsupported: bool) -> list[Task]:
+def _supported(tasks: list[SolveTask], allow_unsupported: bool) -> list[SolveTask]:
     """Remove unsupported levels unless they are allowed, and print a note.  Raises LevelSetError if no level is left."""
     unsupported = [task.level for task in tasks if task.level.support == UNSUPPORTED]
     if allow_unsupported or not unsupported:
@@ -183,13 +183,13 @@ def _has_files(folder: Path) -> bool:
     return folder.exists() and any(file.name[0] != "." for file in folder.iterdir())
 
 
-def _solve_one(agent: Shipped, settings: SolveSettings, task: Task) -> Solution:
+def _solve_one(agent: PickledPolicy, settings: SolveSettings, task: SolveTask) -> Solution:
     return solve(task.level, agent.unpack(), settings, threads=1)
 
 
 def _solutions(
-    arguments: SolveArguments, settings: SolveSettings, agent: Shipped, tasks: Sequence[Task]
-) -> Iterator[tuple[Task, Solution]]:
+    arguments: SolveArguments, settings: SolveSettings, agent: PickledPolicy, tasks: Sequence[SolveTask]
+) -> Iterator[tuple[SolveTask, Solution]]:
     """Yield each level with its solution.  A single level is searched with all cores, several levels on one core each.
 
     With a single level, the best solution so far is yielded on Ctrl-C.
@@ -250,7 +250,7 @@ def _write_report(arguments: SolveArguments, settings: SolveSettings, solved: Se
 # Results
 
 
-def _file_name(task: Task, solution: Solution) -> str:
+def _file_name(task: SolveTask, solution: Solution) -> str:
     """Return the name of the level and, unless the objective is "time", objective, gold, time and score of the run."""
     run = solution.run
     if run is None or solution.objective == TIME:

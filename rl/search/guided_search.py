@@ -37,14 +37,14 @@ _PATH_FRACTION = RewardConfig(shaping=1.0)  # reward whose shaping potential is 
 
 
 @dataclass(frozen=True)
-class Agent:
+class GuidePolicy:
     """A trained policy in evaluation mode on the CPU, with its frame skip."""
 
     policy: NppPolicy
     frame_skip: int
 
     @classmethod
-    def load(cls, path: Path) -> "Agent":
+    def load(cls, path: Path) -> "GuidePolicy":
         """Load a checkpoint.  Raises CheckpointError for an invalid file and for a recurrent policy."""
         policy, stored = load_policy(path)
         if policy.memory is not None:
@@ -118,7 +118,7 @@ class GuidedSearch:
     threads: number of threads of the simulators; None: all usable cores.
     """
 
-    def __init__(self, level: Level, agent: Agent, rng: np.random.Generator, threads: int | None = None):
+    def __init__(self, level: Level, agent: GuidePolicy, rng: np.random.Generator, threads: int | None = None):
         self.bank, self.agent, self.rng, self.threads = LevelBank([level], least_time=GAME_TIME), agent, rng, threads
         self.time_limit = int(self.bank.time_limit[0])  # time limit of an episode, in frames
         self.evaluated = 0  # states evaluated by the policy so far

@@ -18,7 +18,7 @@ RECORDED = "recorded"  # category of levels that are read from replays
 
 
 @dataclass(frozen=True)
-class Task:
+class SolveTask:
     """One level to solve."""
 
     name: str  # file name within its level set
@@ -34,7 +34,7 @@ class Task:
         return self.level.caption if self.level.id else self.name
 
 
-def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
+def read_tasks(path: Path, against: Path | None = None) -> list[SolveTask]:
     """Read the levels to solve.
 
     path: level file, campaign file, replay, attract file or replay set, or a folder of these.
@@ -44,7 +44,7 @@ def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
     If several files contain the same run, such as the replay and attract file of ``solve``, only the first is used.
     Raises LevelError, LevelSetError, ReplayError, and ConfigError for a recording that cannot be compared.
     """
-    tasks: list[Task] = []
+    tasks: list[SolveTask] = []
     known: set[str] = set()
     for task in _tasks(path):
         run = task.recorded.fingerprint if task.recorded else None
@@ -60,10 +60,10 @@ def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
     return [_with_recording(tasks[0], Replay.load(against), against)]
 
 
-def _tasks(path: Path) -> Iterator[Task]:
+def _tasks(path: Path) -> Iterator[SolveTask]:
     if campaign.is_campaign_file(path):
         levels = LevelSet.at(path)
-        yield from (Task(e.file, e.category, levels[i]) for i, e in enumerate(levels.entries))
+        yield from (SolveTask(e.file, e.category, levels[i]) for i, e in enumerate(levels.entries))
         return
     files: dict[Path, str] = {}  # file -> category, for a folder without an index of levels
     if path.is_dir() and (not (path / INDEX).exists() or _format_of_index(path) == INDEX_FORMAT):
@@ -73,14 +73,14 @@ def _tasks(path: Path) -> Iterator[Task]:
     if path.is_dir() and not files:
         level_set = LevelSet.open(path)
         for level, entry in zip(level_set, level_set.entries, strict=True):
-            yield Task(entry.file, entry.category, level, entry.par_frames)
+            yield SolveTask(entry.file, entry.category, level, entry.par_frames)
     elif path.is_dir():
         for file, category in sorted(files.items()):
             name = file.relative_to(path).as_posix()
             if _holds_replays(file):
                 yield from _of_replays(file, name)
             else:
-                yield Task(name, category, Level.load(file))
+                yield SolveTask(name, category, Level.load(file))
     elif _holds_replays(path):
         yield from _of_replays(path, path.name)
     else:
@@ -108,16 +108,16 @@ def _is_attract(path: Path) -> bool:
     return True
 
 
-def _of_replays(file: Path, name: str) -> Iterator[Task]:
+def _of_replays(file: Path, name: str) -> Iterator[SolveTask]:
     """Yield the level of a replay, or of each replay in a set."""
     replays = list(read_file(file)) if file.is_file() else [Replay.load(file)]
     for number, replay in enumerate(replays):
         run = simulate(replay.level, replay.inputs)
         known = (replay, run.frames) if run.won else (None, None)
-        yield Task(f"{name}#{number}" if len(replays) > 1 else name, RECORDED, replay.level, None, *known)
+        yield SolveTask(f"{name}#{number}" if len(replays) > 1 else name, RECORDED, replay.level, None, *known)
 
 
-def _of_level(path: Path) -> Task:
+def _of_level(path: Path) -> SolveTask:
     """Read a level file, with category and par if it is in a level set."""
     level = Level.load(path)
     for folder in path.absolute().parents:
@@ -125,11 +125,11 @@ def _of_level(path: Path) -> Task:
             name = path.absolute().relative_to(folder).as_posix()
             for entry in LevelSet.open(folder).entries:
                 if entry.file == name:
-                    return Task(name, entry.category, level, entry.par_frames)
-    return Task(path.name, SINGLE, level)
+                    return SolveTask(name, entry.category, level, entry.par_frames)
+    return SolveTask(path.name, SINGLE, level)
 
 
-def _with_recording(task: Task, recorded: Replay, path: Path) -> Task:
+def _with_recording(task: SolveTask, recorded: Replay, path: Path) -> SolveTask:
     if recorded.level != task.level:
         raise ConfigError(
             f"was recorded on another level than {task.name}; give a run of this level", "--against", path
@@ -137,4 +137,4 @@ def _with_recording(task: Task, recorded: Replay, path: Path) -> Task:
     run = simulate(recorded.level, recorded.inputs)
     if not run.won:
         raise ConfigError(f"does not finish the level ({run.outcome}); give a run that does", "--against", path)
-    return Task(task.name, task.category, task.level, task.par_frames, recorded, run.frames)
+    return SolveTask(task.name, task.category, task.level, task.par_frames, recorded, run.frames)

@@ -1,6 +1,6 @@
 """Solve one level: policy-guided searches, then the planner's, then a search for shorter runs or for more gold.
 
-solution = solve(level, Agent.load(path), SolveSettings())
+solution = solve(level, GuidePolicy.load(path), SolveSettings())
 solution.run.inputs, solution.found_by
 """
 
@@ -19,7 +19,7 @@ from nppsim.planner.plan import BEST_FIRST
 from nppsim.planner.search import BestFirst, WinningRun, first_state, verified
 from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
 from nppsim.settings import check_settings, setting
-from rl.search.guided_search import Agent, BeamSettings, FrameBudget, GuidedSearch
+from rl.search.guided_search import BeamSettings, FrameBudget, GuidedSearch, GuidePolicy
 
 PLANNER = "planner"  # name of the best-first searches of the planner
 EPISODES = "episodes"  # name of the search by sampled episodes of the agent
@@ -94,7 +94,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def solve(
-    level: Level, agent: Agent, settings: SolveSettings, *, bar: Any = None, threads: int | None = None
+    level: Level, agent: GuidePolicy, settings: SolveSettings, *, bar: Any = None, threads: int | None = None
 ) -> Solution:
     """Find a run that finishes ``level``, then shorten it, and improve it for the objective.
 

@@ -29,11 +29,11 @@ from rl.policy.player import Player, player_of
 from rl.policy.policy import NppPolicy
 from rl.policy.subtasks import SUBTASKS
 
-TOGETHER = 64  # episodes per batch of ``tries``; closing the iterator takes effect at the end of a batch
+TOGETHER = 64  # episodes per batch of ``evaluate``; closing the iterator takes effect at the end of a batch
 
 
 class WatchedAgent:
-    """An agent loaded from a file; see ``nppsim.studio.agents.Agent``.
+    """An agent loaded from a file; see ``nppsim.studio.agents.StudioAgent``.
 
     Raises CheckpointError for an invalid checkpoint, ExportError for an invalid exported network.
     """
@@ -64,7 +64,7 @@ class WatchedAgent:
     def play(
         self, level: Level, *, seed: int = 0, deterministic: bool = False, start: PlanStart | None = None
     ) -> Generator[Decision, None, None]:
-        """Play one episode; see ``Agent``."""
+        """Play one episode; see ``StudioAgent``."""
         policy, latest = _recorded(self._policy)
         sim = BatchSimulator(
             LevelBank([level], least_time=GAME_TIME),
@@ -114,10 +114,10 @@ class WatchedAgent:
             while pending and (over or len(pending) > HORIZON):
                 yield pending.pop(0)
 
-    def tries(
+    def evaluate(
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
     ) -> Generator[EpisodeEnd, None, None]:
-        """Play episodes on each level; see ``Agent``.  Equal arguments give equal results."""
+        """Play episodes on each level; see ``StudioAgent``.  Equal arguments give equal results."""
         policy = copy.deepcopy(self._policy)
         width, number = max(TOGETHER // episodes, 1), 0
         for first in range(0, len(levels), width):

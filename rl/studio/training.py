@@ -16,8 +16,8 @@ from rl import plugins
 from rl.config.resume import RUN_FILE
 from rl.evaluation.results import ResultsError
 from rl.events import Scalars
-from rl.experiment.curves import CHARTS, STAGE, Chart, shown_line, stage_names, stages
 from rl.experiment.record import BC_POLICY, SUMMARY
+from rl.experiment.report import CHARTS, STAGE, Chart, shown_line, stage_names, stages
 from rl.ppo.logs import TABLE, read_table
 from rl.training.runs import Run, find_runs
 from rl.training.training_state import Checkpoints
@@ -83,14 +83,14 @@ def _scalars(table: Path) -> dict[str, Scalars]:
 
     The TensorBoard events contain the same values, but take a hundred times as long to read.
     """
-    columns, *rows = (read_table(table) if table.is_file() else None) or [[]]
+    rows = read_table(table) if table.is_file() else []
+    columns = list(rows[0]) if rows else []
     if _STEP not in columns:
         return {}
     try:
-        cells = np.array([[float(cell or "nan") for cell in row] for row in rows if len(row) == len(columns)])
+        cells = np.array([[float(cell or "nan") for cell in row.values()] for row in rows])
     except ValueError as error:
         raise ResultsError(f"{table}: no table of numbers ({error}); use another run") from error
-    cells = cells.reshape(-1, len(columns))
     steps = np.maximum.accumulate(np.nan_to_num(cells[:, columns.index(_STEP)])).astype(
         np.int64
     )  # rows of evaluations have no step; they get that of the row before

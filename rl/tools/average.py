@@ -25,7 +25,7 @@ NORMALISER = "features_extractor.normalize."  # prefix of the tensors of the nor
 
 
 @dataclass(frozen=True)
-class Job:
+class AverageSettings:
     """Settings of ``scripts/average_agents.py``."""
 
     checkpoints: tuple[Path, ...]
@@ -44,33 +44,35 @@ class Job:
         check_output_file(self.out, "--out", checkpoint.SUFFIX, inputs=self.checkpoints)
 
 
-def parse(argv: Sequence[str]) -> Job:
+def parse(argv: Sequence[str]) -> AverageSettings:
     """Parse the command line.  Raises ConfigError."""
     parser = Parser(prog="average_agents.py", description="Average the weights of several agents.")
     agents = "agents of one network and one normaliser; an agent given twice counts twice"
     parser.add_argument("checkpoints", nargs="+", type=Path, metavar="CHECKPOINT", help=agents)
-    parser.add_settings(Job)
+    parser.add_settings(AverageSettings)
     arguments = parser.parse_args(argv)
-    return parser.build(Job, arguments, checkpoints=tuple(arguments.checkpoints))
+    return parser.build(AverageSettings, arguments, checkpoints=tuple(arguments.checkpoints))
 
 
-def run(job: Job) -> None:
+def run(settings: AverageSettings) -> None:
     """Write the average of the agents, and print the name of the file."""
-    plugins.load(job.plugins)
-    agents = [checkpoint.load_policy(path) for path in job.checkpoints]
+    plugins.load(settings.plugins)
+    agents = [checkpoint.load_policy(path) for path in settings.checkpoints]
     policy, stored = agents[0]
-    for path, (_, fields) in zip(job.checkpoints, agents, strict=True):
+    for path, (_, fields) in zip(settings.checkpoints, agents, strict=True):
         if fields["frame_skip"] != stored["frame_skip"]:
-            problem = f"acts every {fields['frame_skip']} frames, {job.checkpoints[0]} every {stored['frame_skip']}"
+            problem = (
+                f"acts every {fields['frame_skip']} frames, {settings.checkpoints[0]} every {stored['frame_skip']}"
+            )
             raise ConfigError(f"{problem}; give agents with the same frame skip", "CHECKPOINT", path)
-    average = build_policy(job.architecture or policy.architecture)
+    average = build_policy(settings.architecture or policy.architecture)
     try:
-        transfer(average_of(job.checkpoints, [agent.state_dict() for agent, _ in agents]), average)
+        transfer(average_of(settings.checkpoints, [agent.state_dict() for agent, _ in agents]), average)
     except WeightTransferError as error:
         problem = f"the agents do not fit {average.architecture} ({'; '.join(error.problems)})"
         raise ConfigError(f"{problem}; give another network", "--architecture") from error
-    checkpoint.save(job.out, average, frame_skip=stored["frame_skip"], config=stored.get("config"))
-    print(f"wrote {job.out}: {average.architecture}, average of {len(agents)} agents")
+    checkpoint.save(settings.out, average, frame_skip=stored["frame_skip"], config=stored.get("config"))
+    print(f"wrote {settings.out}: {average.architecture}, average of {len(agents)} agents")
 
 
 def average_of(paths: Sequence[Path], weights: Sequence[State]) -> State:

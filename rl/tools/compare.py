@@ -5,6 +5,7 @@
     comparison.different        # True if there is a difference beyond the tolerance
 
 Divergences are found in digest files, which have hashes of each update (``rl.training.digests``).
+With ``Tolerance(exact=True)``, only these count.
 Learning is measured by success on the dev levels.  Differences are paired by level and seed, and confidence intervals are
 over levels and seeds.
 """
@@ -31,24 +32,34 @@ OVER_TRAINING = "success on dev levels, mean over training, %"
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Accepted differences."""
+    """Accepted differences.
 
-    success: float = 0.0  # tolerated difference of success rates on the dev levels (0 to 1), even if significant
-    speed: float = 0.1  # tolerated relative difference of the time per decision
-    exact: bool = False  # if True, each training must also have a partner with the same digests
+    success: accepted difference of success rates on the dev levels (0 to 1), even if significant.
+    speed: accepted relative difference of the time per decision.
+    exact: if True, only the digests count: each training must have a partner with the same ones.
+    """
+
+    success: float = 0.0
+    speed: float = 0.1
+    exact: bool = False
 
 
 @dataclass(frozen=True)
-class SeedTrail:
-    """Comparison of the digest files of two trainings."""
+class DigestComparison:
+    """Comparison of the digest files of two trainings.
 
-    seed: int | None  # common seed; None if the seeds differ
-    updates: (
-        int  # number of lines that both digest files have, including the state before training; 0 if one is missing
-    )
-    divergence: Divergence | None  # first difference, or None
-    because: str  # explanation of the divergence
-    alone: int = 0  # number of lines that only one of the two digest files has
+    seed: common seed; None if the seeds differ.
+    updates: number of lines that both files have, including the state before training; 0 if a file is missing.
+    divergence: first difference, or None.
+    cause: explanation of the divergence.
+    alone: number of lines that only one of the two files has.
+    """
+
+    seed: int | None
+    updates: int
+    divergence: Divergence | None
+    cause: str
+    alone: int = 0
 
     @property
     def same(self) -> bool:
@@ -59,11 +70,11 @@ class SeedTrail:
         seed = "" if self.seed is None else f"seed {self.seed}: "
         if not self.updates:
             return f"{seed}no digests to compare"
-        found = f"the same in all {self.updates} common records"
+        text = f"digests are equal in all {self.updates} common records"
         if self.divergence is not None:
-            found = f"first divergence at {self.divergence}, {self.because}"
+            text = f"first divergence at {self.divergence}, {self.cause}"
         alone = f"; {self.alone} update{'s' if self.alone > 1 else ''} only in one of them" if self.alone else ""
-        return f"{seed}{found}{alone}"
+        return f"{seed}{text}{alone}"
 
 
 @dataclass(frozen=True)
@@ -78,39 +89,52 @@ class SpeedRow:
 
 @dataclass(frozen=True)
 class RunsComparison:
-    """Comparison of the trainings of one label (architecture and condition) in A and B."""
+    """Comparison of the trainings of one label (architecture and condition) in A and B.
+
+    seeds: number of pairs of trainings.
+    digests: comparison of the digest files of each pair.
+    learning: name -> comparison of success on dev levels, B minus A.
+    curves: name -> (A, B, B minus A), paired by seed only.
+    speed: total, followed by the phases.
+    unpaired: trainings without a partner.
+    notes: omitted comparisons, with reasons.
+    """
 
     label: str
-    seeds: int  # number of pairs of trainings
-    trails: list[SeedTrail]  # comparison of the digest files of each pair
-    learning: dict[str, Comparison]  # name -> comparison of success on dev levels, B minus A
-    curves: dict[str, tuple[float, float, Estimate]]  # name -> (A, B, B minus A), paired by seed only
-    speed: list[SpeedRow]  # total, followed by the phases
-    unpaired: list[str]  # trainings without a partner
-    notes: list[str]  # omitted comparisons, with reasons
+    seeds: int
+    digests: list[DigestComparison]
+    learning: dict[str, Comparison]
+    curves: dict[str, tuple[float, float, Estimate]]
+    speed: list[SpeedRow]
+    unpaired: list[str]
+    notes: list[str]
     tolerance: Tolerance
 
     @property
     def reasons(self) -> list[str]:
         """Descriptions of the differences beyond the tolerance."""
-        found = []
+        if self.tolerance.exact:
+            return [str(one) for one in self.digests if not one.same] + self.unpaired
+        reasons = [self.speed_difference] if self.speed_difference else []
         if DELIVERED in self.learning:
             total = self.learning[DELIVERED].categories[ALL]
             differs = total.clear or (total.ci95 is None and total.difference)
             if differs and abs(total.difference) > self.tolerance.success:
-                found.append(f"success on the dev levels ({100 * total.difference:+.1f} points)")
-        for row in self.speed[:1]:
-            low, high, limit = row.ratio.low, row.ratio.high, self.tolerance.speed
-            if low is not None and high is not None and (low > 1 + limit or high < 1 - limit):
-                found.append(f"speed ({row.ratio.value:.2f} times the time per decision)")
-        if self.tolerance.exact:
-            found += [str(trail) for trail in self.trails if not trail.same] + self.unpaired
-        return found
+                reasons.insert(0, f"success on the dev levels ({100 * total.difference:+.1f} points)")
+        return reasons
+
+    @property
+    def speed_difference(self) -> str:
+        """Description of a difference of the time per decision beyond the tolerance, or ""."""
+        ratio, limit = (self.speed[0].ratio if self.speed else Estimate(1.0, None, None)), self.tolerance.speed
+        if ratio.low is None or ratio.high is None or (1 - limit <= ratio.high and ratio.low <= 1 + limit):
+            return ""
+        return f"speed ({ratio.value:.2f} times the time per decision)"
 
     @property
     def decided(self) -> bool:
         """True if learning was compared, or need not be because all digests are equal."""
-        return DELIVERED in self.learning or all(trail.same for trail in self.trails)
+        return DELIVERED in self.learning or all(one.same for one in self.digests)
 
     @property
     def different(self) -> bool:
@@ -119,7 +143,7 @@ class RunsComparison:
 
     def text(self) -> str:
         """Format the comparison as Markdown."""
-        lines = [f"## {self.label}, {self.seeds} seed{'s' if self.seeds > 1 else ''}", "", *map(str, self.trails)]
+        lines = [f"## {self.label}, {self.seeds} seed{'s' if self.seeds > 1 else ''}", "", *map(str, self.digests)]
         rows = []
         for name, comparison in self.learning.items():
             total = comparison.categories[ALL]
@@ -131,25 +155,26 @@ class RunsComparison:
         if self.speed:
             rows = [(row.phase, f"{row.a:.1f}", f"{row.b:.1f}", str(row.ratio)) for row in self.speed]
             lines += ["", table(("s per million decisions", "A", "B", "B / A [95 %]"), rows, "lrrr")]
-        if notes := self.unpaired + self.notes:
-            lines += ["", *(f"note: {note}" for note in notes)]
+        notes = self.unpaired + self.notes
+        if self.tolerance.exact and self.speed_difference:
+            notes = [*notes, f"{self.speed_difference}, which does not count with --exact"]
+        lines += ["", *(f"note: {note}" for note in notes)] if notes else []
         verdict = "NOT DECIDED: learning could not be compared"
         if self.different:
             verdict = f"different: {'; '.join(self.reasons)}"
         elif self.decided:
-            verdict = "no difference beyond the tolerance"
+            verdict = "digests are equal" if self.tolerance.exact else "no difference beyond the tolerance"
         return "\n".join([*lines, "", verdict])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        plain = {name: getattr(self, name) for name in ("label", "seeds", "unpaired", "notes")}
+        plain = {name: getattr(self, name) for name in ("label", "seeds", "unpaired", "notes", "reasons")}
         return plain | {
-            "trails": [asdict(trail) | {"text": str(trail)} for trail in self.trails],
+            "digests": [asdict(one) | {"text": str(one)} for one in self.digests],
             "learning": {name: comparison.to_dict() for name, comparison in self.learning.items()},
             "curves": {name: {"a": a, "b": b, "difference": asdict(e)} for name, (a, b, e) in self.curves.items()},
             "speed": [asdict(row) for row in self.speed],
             "tolerance": asdict(self.tolerance),
-            "reasons": self.reasons,
             "different": self.different,
             "decided": self.decided,
         }
@@ -158,7 +183,24 @@ class RunsComparison:
 def compare_runs(a: Sequence[Run], b: Sequence[Run], tolerance: Tolerance) -> list[RunsComparison]:
     """Compare B with A, label by label.  Raises ResultsError if no trainings can be paired."""
     pairs, unpaired = _pair_up(a, b)
-    return [_compare(label, rows, tolerance, unpaired) for label, rows in pairs.items()]
+    comparisons = []
+    for label, rows in pairs.items():
+        notes: list[str] = []
+        for one, other in rows:
+            if one.finished != other.finished:
+                unfinished = other if one.finished else one
+                notes.append(f"{unfinished.folder}: this training has not finished, but its partner has")
+        learning = _learning(rows, notes)
+        if len(rows) == 1 and learning:
+            notes.append(
+                "one seed on each side: the intervals are for these two policies and ignore variation of seeds"
+            )
+        digests = [_digests(one, other) for one, other in rows]
+        speed = _speed(rows, notes)
+        comparisons.append(
+            RunsComparison(label, len(rows), digests, learning, _curves(rows), speed, unpaired, notes, tolerance)
+        )
+    return comparisons
 
 
 def _pair_up(a: Sequence[Run], b: Sequence[Run]) -> tuple[dict[str, list[tuple[Run, Run]]], list[str]]:
@@ -171,15 +213,12 @@ def _pair_up(a: Sequence[Run], b: Sequence[Run]) -> tuple[dict[str, list[tuple[R
     for one in a:
         partners = [other for other in b if single_label or other.label == one.label]
         same_seed = [other for other in partners if other.seed == one.seed]
-        chosen = same_seed or (partners if len(a) == len(b) == 1 else [])
-        if chosen:
+        if chosen := same_seed or (partners if len(a) == len(b) == 1 else []):
             name = one.label if one.label == chosen[0].label else f"{one.label} against {chosen[0].label}"
             pairs.setdefault(name, []).append((one, chosen[0]))
     if not pairs:
-        raise ResultsError(
-            f"no trainings to compare: {_names(a)} on one side, {_names(b)} on the other; give trainings with the same label "
-            "and seed, or one on each side"
-        )
+        remedy = "give trainings with the same label and seed, or one on each side"
+        raise ResultsError(f"no trainings of equal label and seed: A has {_names(a)}; B has {_names(b)}; {remedy}")
     paired = {id(run) for rows in pairs.values() for pair in rows for run in pair}
     return pairs, [f"without a partner: {_names([run])}" for run in (*a, *b) if id(run) not in paired]
 
@@ -188,38 +227,12 @@ def _names(runs: Sequence[Run]) -> str:
     return ", ".join(f"{run.label} seed {run.seed}" for run in runs)
 
 
-def _compare(
-    label: str, pairs: Sequence[tuple[Run, Run]], tolerance: Tolerance, unpaired: Sequence[str]
-) -> RunsComparison:
-    notes = []
-    for one, other in pairs:
-        if one.finished != other.finished:
-            unfinished = other if one.finished else one
-            notes.append(f"{unfinished.folder}: this training has not finished, but its partner has")
-    learning = _learning(pairs, notes)
-    if len(pairs) == 1 and learning:
-        notes.append(
-            "one seed on each side: the intervals are for these two policies and ignore variation between seeds"
-        )
-    return RunsComparison(
-        label,
-        len(pairs),
-        [_trail(one, other) for one, other in pairs],
-        learning,
-        _curves(pairs),
-        _speed(pairs, notes),
-        list(unpaired),
-        notes,
-        tolerance,
-    )
-
-
-def _trail(one: Run, other: Run) -> SeedTrail:
-    divergence = first_divergence(one.trail, other.trail)
-    because = "" if divergence is None else explanation(divergence, differences([one.metadata, other.metadata]))
-    first, second = ({row["update"] for row in run.trail} for run in (one, other))
+def _digests(one: Run, other: Run) -> DigestComparison:
+    divergence = first_divergence(one.digests, other.digests)
+    cause = "" if divergence is None else explanation(divergence, differences([one.metadata, other.metadata]))
+    first, second = ({row["update"] for row in run.digests} for run in (one, other))
     seed = one.seed if one.seed == other.seed else None
-    return SeedTrail(seed, len(first & second), divergence, because, alone=len(first ^ second))
+    return DigestComparison(seed, len(first & second), divergence, cause, alone=len(first ^ second))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -229,16 +242,15 @@ def _trail(one: Run, other: Run) -> SeedTrail:
 def _learning(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> dict[str, Comparison]:
     """Compare success on dev levels, of the delivered policies and as mean over the decisions that all runs reached."""
     runs = [run for side in zip(*pairs, strict=True) for run in side]
-    histories = []
-    for run in runs:
-        if run.history is None or not len(run.history.decisions):
-            notes.append(f"{run.folder}: success on each dev level was not stored: learning is not compared")
-            return {}
-        histories.append(run.history)
+    histories = [run.history for run in runs if run.history is not None and len(run.history.decisions)]
+    if len(histories) < len(runs):
+        missing = next(run for run in runs if run.history is None or not len(run.history.decisions))
+        notes.append(f"learning is not compared: {missing.folder} has no success on each dev level")
+        return {}
     try:
         level_wins(histories, [history.success[0] for history in histories])
     except ResultsError as error:
-        notes.append(f"success is not compared: {error}")
+        notes.append(f"learning is not compared: {error}")
         return {}
     counts = [len(history.decisions) for history in histories]
     if len(set(counts)) > 1:

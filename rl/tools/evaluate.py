@@ -41,7 +41,7 @@ from rl.experiment.data import joined, leave_out, readable
 from rl.policy.backtracking import HORIZON, LONGEST_HORIZON
 from rl.policy.checkpoint import load_policy
 from rl.policy.onnx import OnnxPolicy, is_onnx
-from rl.policy.player import Shipped
+from rl.policy.player import PickledPolicy
 from rl.policy.policy import NppPolicy
 from rl.seeds import own_seed
 
@@ -160,7 +160,7 @@ def _agents(settings: EvaluateSettings) -> "dict[str, PlaySettings]":
     for path in paths:
         policy, frame_skip = policy_of(path, settings.device)
         agents[path.name if len(names) == len(paths) else str(path)] = PlaySettings(
-            Shipped.of(policy, settings.plugins),
+            PickledPolicy.of(policy, settings.plugins),
             frame_skip,
             settings.episodes_per_level,
             settings.seed,
@@ -182,7 +182,7 @@ def _agents(settings: EvaluateSettings) -> "dict[str, PlaySettings]":
 class PlaySettings:
     """An agent and the settings of its evaluation, as in ``EvaluationSuite``."""
 
-    agent: Shipped
+    agent: PickledPolicy
     frame_skip: int
     episodes_per_level: int
     seed: int

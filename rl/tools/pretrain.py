@@ -17,8 +17,8 @@ import torch
 import hardware
 from bc.dataset import DatasetConfig, load_or_build
 from bc.demonstrations import paths_text
+from bc.thread_pool import ThreadPool
 from bc.train import BCConfig, Hooks, pretrain
-from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from nppsim.io.files import check_output_folder, locked, new_folder, write_json
 from nppsim.io.progress import progress_bar
@@ -31,7 +31,7 @@ from rl.config.experiment import RUN_BYTES, ExperimentConfig, check_folders
 from rl.config.machine import HardwareConfig
 from rl.evaluation.results import ALL, Stats, aggregate, format_table
 from rl.evaluation.suite import EvaluationSuite, Policy, RandomPolicy
-from rl.events import EventWriter
+from rl.events import open_events
 from rl.experiment.data import joined
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
@@ -114,7 +114,9 @@ def train(settings: PretrainSettings, folder: Path, best: Path) -> None:
     dataset = dataset.stacked(network.stacking)
     if network.stacking:
         print(f"warning: {settings.architecture}: {ADVICE}")
-    plan = hardware.plan(settings.dataset.observations, settings.plan_request, stacking=network.stacking)
+    plan = hardware.plan(
+        settings.dataset.observations, settings.plan_request, architecture=network.name, stacking=network.stacking
+    )
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
     policy = build_policy(settings.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)
@@ -128,7 +130,7 @@ def train(settings: PretrainSettings, folder: Path, best: Path) -> None:
             tables[name] = aggregate(suite.run(player, deterministic=settings.deterministic))
         return {category: stats["success"] for category, stats in tables["BC alone"].items() if category != ALL}
 
-    with locked(folder) as check, EventWriter(folder / "tensorboard") as writer:
+    with locked(folder) as check, open_events(folder / "tensorboard") as writer:
 
         def save(policy: NppPolicy, epoch: int) -> None:
             check()

@@ -8,7 +8,7 @@ Format of the file: ``docs/file_formats.md``.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,32 +39,39 @@ TAGS = {
 
 
 @dataclass(frozen=True)
-class BandCheck:
-    """Comparison of one metric of a run, at a step count, or of its speed with a reference band."""
+class BandRow:
+    """Comparison of one metric of a run, at a step count, or of its speed with a reference band.
+
+    at: step count of the metric; 1,000,000 for the speed.
+    verdict: "in", "worse", "better" or "not reached".
+    """
 
     tag: str
-    at: int  # step count of the metric; 1,000,000 for the speed
+    at: int
     value: float | None
     low: float
     high: float
-    verdict: str  # "in", "worse", "better" or "not reached"
+    verdict: str
 
 
 @dataclass(frozen=True)
 class ReferenceReport:
-    """Comparisons of the metrics of a run with their reference bands."""
+    """Comparisons of the metrics of a run with their reference bands.
+
+    notes: omitted comparisons, and settings that differ.
+    """
 
     name: str
-    rows: list[BandCheck]
-    notes: list[str]  # omitted comparisons, and settings that differ
+    rows: list[BandRow]
+    notes: list[str]
 
     @property
-    def alarms(self) -> list[BandCheck]:
+    def alarms(self) -> list[BandRow]:
         """Values on the wrong side of their band."""
         return [row for row in self.rows if row.verdict == "worse"]
 
     @property
-    def missing(self) -> list[BandCheck]:
+    def missing(self) -> list[BandRow]:
         """Values at step counts that the run has not reached.  If there are any, the result is undecided."""
         return [row for row in self.rows if row.verdict == "not reached"]
 
@@ -76,8 +83,8 @@ class ReferenceReport:
             cells.append((row.tag, f"{row.at:,}", *numbers, row.verdict))
         verdict = "within the reference"
         if self.alarms:
-            worse = ", ".join(dict.fromkeys(row.tag for row in self.alarms))
-            verdict = f"ALARM: {self.name} is worse than its reference in {worse}"
+            tags = ", ".join(dict.fromkeys(row.tag for row in self.alarms))
+            verdict = f"ALARM: {self.name} is worse than its reference in {tags}"
         elif self.missing:
             verdict = f"NOT DECIDED: {len(self.missing)} of {len(self.rows)} values were not reached; train for longer"
         lines = [table(("metric", "at", "value", "from", "to", "verdict"), cells, "lrrrrl")]
@@ -153,13 +160,15 @@ def load_reference(path: Path) -> dict[str, Any]:
 def check_run(run: Run, reference: Mapping[str, Any]) -> ReferenceReport:
     """Compare a run with a reference.  Raises ResultsError if it has not reached any of the step counts."""
     rows = [
-        _check(run.scalars.get(tag), tag, int(band["at"]), float(band["low"]), float(band["high"]))
+        _row(run.scalars.get(tag), tag, int(band["at"]), float(band["low"]), float(band["high"]))
         for tag, bands in reference["metrics"].items()
         for band in bands
     ]
     if all(row.verdict == "not reached" for row in rows):
         raise ResultsError(f"{run.folder}: has not reached any step count of the reference; train for longer")
-    notes = list(_different_settings(run, reference))
+    theirs, mine = reference.get("settings", {}), _settings(run)
+    pairs = {name: [one.get(name, "unknown") for one in (theirs, mine)] for name in (*theirs, *mine)}
+    notes = [f"setting {name}: {one} in the reference, {two} here" for name, (one, two) in pairs.items() if one != two]
     speed = reference.get("seconds_per_million_decisions", {})
     cost = seconds_per_decision(run.scalars)
     if run.machine_key not in speed:
@@ -169,32 +178,22 @@ def check_run(run: Run, reference: Mapping[str, Any]) -> ReferenceReport:
         low, high = (float(speed[run.machine_key][name]) for name in ("low", "high"))
         value, high = 1e6 * float(cost.sum(axis=1).mean()), high * (1 + SPEED_TOLERANCE)
         verdict = "worse" if value > high else "in" if value >= low else "better"
-        rows.append(BandCheck("seconds per million decisions", 1_000_000, value, low, high, verdict))
+        rows.append(BandRow("seconds per million decisions", 1_000_000, value, low, high, verdict))
     return ReferenceReport(f"{run.label}, seed {run.seed}", rows, notes)
 
 
-def _check(scalars: Scalars | None, tag: str, at: int, low: float, high: float) -> BandCheck:
+def _row(scalars: Scalars | None, tag: str, at: int, low: float, high: float) -> BandRow:
+    """Compare a metric with a band.  A missing metric is worse; imitation may end before a step count."""
     if scalars is None:
-        return BandCheck(tag, at, None, low, high, "worse")  # a missing metric is an alarm
-    if at > scalars.steps[-1] and not tag.startswith("bc/"):  # imitation may end early
-        return BandCheck(tag, at, None, low, high, "not reached")
+        return BandRow(tag, at, None, low, high, "worse")
+    if at > scalars.steps[-1] and not tag.startswith("bc/"):
+        return BandRow(tag, at, None, low, high, "not reached")
     value = _value(scalars, at)
-    if low <= value <= high:
-        return BandCheck(tag, at, value, low, high, "in")
     side = "above" if value > high else "below"
     worse = math.isnan(value) or side == TAGS.get(tag, (0, side))[1]
-    return BandCheck(tag, at, value, low, high, "worse" if worse else "better")
+    return BandRow(tag, at, value, low, high, "in" if low <= value <= high else "worse" if worse else "better")
 
 
 def _settings(run: Run) -> dict[str, str]:
     """Return the settings without seed and paths."""
     return {name: entry.value for name, entry in run.metadata["settings"].items() if name not in (*PLACES, "seed")}
-
-
-def _different_settings(run: Run, reference: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a note for each setting that differs from the reference, even if only its default has changed."""
-    theirs, mine = reference.get("settings", {}), _settings(run)
-    for name in dict.fromkeys((*theirs, *mine)):
-        one, other = (settings.get(name, "unknown") for settings in (theirs, mine))
-        if one != other:
-            yield f"setting {name}: {one} in the reference, {other} here"

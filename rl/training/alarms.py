@@ -1,16 +1,17 @@
-"""Callback that checks the first update, or all updates, and watches metrics of training for known problems.
+"""Alarms of a running training (``--audit off|first|all``), which log warnings and do not change the run.
 
     ppo.learn(..., callback=[Audit("first", folder, warn), ...])
 
-Each problem has a name and is reported once.  Numbers that are not finite stop training in PPO itself.
+Each alarm has a name and is logged once.  Values that are not finite stop training in PPO itself.
 """
 
 import hashlib
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,20 +32,20 @@ REQUIRED_TAGS = (
     "time/fps",
     "sim/decisions_per_s",
 )
-ENOUGH_ENVS = 4  # with fewer environments, means of inputs are not checked: one unusual level dominates
+MIN_ENVS = 4  # with fewer environments, means of inputs are not checked: one unusual level dominates
 MAX_INPUT_MEAN = 4.0  # largest absolute mean of a normalised input
 COINCIDENCE = 1e-9  # a repeated draw is reported if its probability by chance is below this
-WINDOW = 20  # number of latest updates that alarms examine
-ENOUGH_EPISODES = 32  # a smaller mean number of episodes per update is reported
-FALL = 0.85  # a fall to less than this share of the first values in the window is reported
-TAU = 0.55  # absolute rank correlation with time above which a trend is steady
-MAX_GROWTH_MIB = 256.0  # memory growth in WINDOW updates that is reported, if each of them adds memory
+WINDOW = 20  # number of updates in ``Audit.history``
+MIN_EPISODES = 32  # smallest mean number of episodes per update
+FALL = 0.85  # the speed has fallen if its latest values are below this share of the first ones in the window
+MIN_CORRELATION = 0.55  # smallest absolute rank correlation with time of a steady trend
+MAX_GROWTH_MIB = 256.0  # largest memory growth in WINDOW updates, if each of them adds memory
 
-Problem = tuple[str, str]  # name for --silence, and text
+Alarm = tuple[str, str]  # name for --silence, and message
 
 
 @dataclass(frozen=True)
-class Figures:
+class UpdateMetrics:
     """Metrics of one update.
 
     episodes, wins: number of episodes that ended in the rollout, and number of these that were won.
@@ -65,13 +66,107 @@ class Figures:
     memory_mib: float
 
 
-class Audit(PPOCallback):
-    """Callback that checks one training run.
+class Limit(NamedTuple):
+    """Alarm if a metric is below ``low`` or above ``high`` in each of the latest updates.
 
-    level: updates after which ``first_update_problems`` runs: "first" or "all".  ``ALARMS`` run after every update.
+    message: may contain {least} and {most}, the range of the metric in these updates.
+    """
+
+    name: str
+    metric: str
+    updates: int
+    low: float
+    high: float
+    message: str
+
+
+LIMITS = (
+    Limit("kl", "kl", 5, -math.inf, 0.2, "KL divergence {least:.2g} nats, limit 0.2: lower --initial-lr or --n-epochs"),
+    Limit(
+        "kl", "kl", 5, 1e-7, math.inf, "KL divergence {most:.1g} nats: the policy hardly changes; raise --initial-lr"
+    ),
+    Limit(
+        *("clipping", "clip_fraction", 5, -math.inf, 0.5),
+        "{least:.0%} of the decisions are clipped, limit 50 %: lower --initial-lr or --n-epochs",
+    ),
+    Limit(
+        *("entropy", "entropy", 10, 0.02, math.inf),
+        "entropy {most:.3g} nats, limit 0.02: the policy is deterministic; raise --ent-coef",
+    ),
+    Limit("actions", "top_action", 5, -math.inf, 0.97, "one action makes up {least:.0%} of the decisions, limit 97 %"),
+    Limit(
+        *("critic", "explained_variance", WINDOW, -0.5, math.inf),
+        "explained variance {most:.2g}, limit -0.5: the values are worse than a constant; lower --initial-lr",
+    ),
+    Limit(
+        *("unrewarded", "rewarded", 5, 1, math.inf),
+        "no decision had a positive reward: check --reward-preset and the levels",
+    ),
+)
+
+
+def alarms(history: Sequence[UpdateMetrics], progress: float, first_success: float) -> Iterator[Alarm]:
+    """Yield alarms about the latest updates.
+
+    history: metrics of at most WINDOW updates.
+    progress: share of training that is done, 0 to 1.
+    first_success: success in the first WINDOW updates, if it should have risen since; else NaN.
+    """
+    recent = {name: np.array([getattr(one, name) for one in history], float) for name in UpdateMetrics.__annotations__}
+    recent = {name: values[~np.isnan(values)] for name, values in recent.items()}
+    for name, metric, updates, low, high, message in LIMITS:
+        values = recent[metric][-updates:]
+        if len(values) == updates and ((values < low).all() or (values > high).all()):
+            yield name, f"{updates} updates: {message.format(least=values.min(), most=values.max())}"
+    if progress > 0.1 and len(recent["entropy"]) == WINDOW and recent["entropy"].min() > 0.999 * math.log(NUM_ACTIONS):
+        yield "entropy", "the policy is still uniformly random: no rewards arrive, or --initial-lr is too low"
+    if len(history) < WINDOW:
+        return
+    episodes, wins = recent["episodes"], recent["wins"]
+    success = wins.sum() / max(episodes.sum(), 1)
+    if episodes.sum() >= 200 and not wins.any():
+        yield "wins", f"no win in {WINDOW} updates: start with easier levels (--curriculum stages) or imitation"
+    if episodes.mean() < MIN_EPISODES:
+        remedy = "raise --num-envs or --rollout-length"
+        yield "episodes", f"{episodes.mean():.0f} episodes end in an update, fewer than {MIN_EPISODES}: {remedy}"
+    if episodes.any() and success < 0.5 and success <= first_success + 0.01:
+        yield (
+            "progress",
+            f"success {success:.1%} in the latest {WINDOW} updates, {first_success:.1%} in the first {WINDOW}: check "
+            "rewards and learning rate, or start with easier levels",
+        )
+    speed, memory = recent["decisions_per_s"], recent["memory_mib"]
+    if is_falling(speed):
+        yield (
+            "speed",
+            f"speed fell from {speed[:5].mean():,.0f} to {speed[-5:].mean():,.0f} decisions/s in {WINDOW} updates; profile "
+            "with scripts/profile_multi_config.py",
+        )
+    if len(memory) == WINDOW and (np.diff(memory) > 0).all() and memory[-1] - memory[0] > MAX_GROWTH_MIB:
+        yield "memory", f"the process grew in each of {WINDOW} updates, by {memory[-1] - memory[0]:.0f} MiB"
+
+
+def is_falling(values: np.ndarray) -> bool:
+    """Return True if the values fall steadily, over the whole window and in both halves."""
+    half = len(values) // 2
+    parts = (values, values[:half], values[half:])
+    steady = all(rank_correlation(part) < -MIN_CORRELATION for part in parts)
+    return bool(steady and values[-5:].mean() < FALL * values[:5].mean())
+
+
+def rank_correlation(values: np.ndarray) -> float:
+    """Return Kendall's rank correlation of the values with time, -1 to 1."""
+    signs = np.sign(values[None, :] - values[:, None])[np.triu_indices(len(values), 1)]
+    return float(signs.mean()) if len(values) > 1 else 0.0
+
+
+class Audit(PPOCallback):
+    """Callback that logs the alarms of one training run.
+
+    level: updates after which ``update_alarms`` are evaluated: "first" or "all".  Others are evaluated after each update.
     folder: folder of the run, whose TensorBoard files must contain the required scalars.
-    warn: function that is called with name and text of each problem, once per name.
-    silence: names of problems that are not reported.
+    warn: function that is called with name and message of each alarm, once per name.
+    silence: names of alarms that are not reported.
     history: metrics of the latest updates.
     """
 
@@ -79,10 +174,10 @@ class Audit(PPOCallback):
         super().__init__()
         self.level, self.folder, self.warn = level, folder, warn
         self.reported = set(silence)
-        self.history: deque[Figures] = deque(maxlen=WINDOW)
+        self.history: deque[UpdateMetrics] = deque(maxlen=WINDOW)
         self.updates = 0  # number of updates that this callback has counted
         self._seen = 0  # ``PPO.updates`` after the latest update that this callback has counted
-        self.start_success = float("nan")  # success in the first WINDOW updates of the run; NaN after a resume
+        self._first_success = math.nan  # success in the first WINDOW updates of the run; NaN after a resume
         self._draws: deque[bytes] = deque(maxlen=400)  # digests of draws and of generator states in earlier rollouts
         self._curriculum_episodes: float | None = None
         self._wins: deque[bool] = deque(maxlen=EPISODE_WINDOW)
@@ -93,25 +188,24 @@ class Audit(PPOCallback):
         self._wins.extend(self.model.episode_wins)
 
     def _on_rollout_start(self) -> None:
-        if self.model.updates > self._seen:
-            self._after_update()
+        self._on_training_end()
         self._rollout_seconds = self.model.seconds
         self._report(self._repeated_levels())
 
     def _on_rollout_end(self) -> None:
-        self._report(self._rollout_problems())
+        self._report(self._rollout_alarms())
 
     def _on_training_end(self) -> None:
         if self.model.updates > self._seen:
             self._after_update()
 
-    def _report(self, problems: Iterable[Problem]) -> None:
-        for name, text in problems:
+    def _report(self, found: Iterable[Alarm]) -> None:
+        for name, message in found:
             if name not in self.reported:
                 self.reported.add(name)
-                self.warn(name, text)
+                self.warn(name, message)
 
-    def _rollout_problems(self) -> Iterator[Problem]:
+    def _rollout_alarms(self) -> Iterator[Alarm]:
         """Compare logged counts and curves with the episodes of the latest rollout; find repeated random draws."""
         ppo = self.model
         episodes = ppo.counted_episodes
@@ -129,11 +223,11 @@ class Audit(PPOCallback):
             "actions": ppo.action_rng.get_state().numpy().tobytes(),
             "minibatches": str(ppo.rng.bit_generator.state).encode(),
         }
-        for of, state in states.items():
-            if self._is_repeated(of, state):
-                yield "random", f"the generator of {of} is in the state of an earlier rollout: draws repeat"
+        for purpose, state in states.items():
+            if self._is_repeated(purpose, state):
+                yield "random", f"the generator of {purpose} is in the state of an earlier rollout: draws repeat"
 
-    def _repeated_levels(self) -> Iterator[Problem]:
+    def _repeated_levels(self) -> Iterator[Alarm]:
         """Find levels or start states that were drawn as in an earlier rollout."""
         sampler, drawn = self.model.sampler, self.model.sim.next_level
         chances = sampler.probabilities()
@@ -142,64 +236,54 @@ class Audit(PPOCallback):
         repeated = [self._is_repeated("generator of the curriculum", generator)]
         repeated.append(self._is_repeated("levels", drawn.tobytes()) and unlikely)
         if any(repeated):
-            yield (
-                "levels",
-                "the levels or start states drawn after an update are those of an earlier update: draws repeat",
-            )
+            yield "levels", "levels or start states were drawn as after an earlier update: draws repeat"
 
-    def _is_repeated(self, of: str, state: bytes) -> bool:
+    def _is_repeated(self, purpose: str, state: bytes) -> bool:
         """Store the digest of a state; return True if it was stored before."""
-        digest = hashlib.sha256(of.encode() + state).digest()
-        seen = digest in self._draws
+        digest = hashlib.sha256(purpose.encode() + state).digest()
+        repeated = digest in self._draws
         self._draws.append(digest)
-        return seen
+        return repeated
 
     def _after_update(self) -> None:
         ppo = self.model
         first = ppo.updates == 1
         self._seen = ppo.updates
         self.updates += 1
-        actors_first = ppo.actor_updates == 1 and not ppo.critic_only
-        if first or actors_first or self.level == "all":
-            self._report(first_update_problems(ppo, self.folder, scalars=first))
-        self.history.append(self._figures())
-        if self.updates == ppo.updates == WINDOW:
-            self.start_success = success(self.history)
-        for alarm in ALARMS:
-            self._report(alarm(self))
+        if first or self.level == "all" or (ppo.actor_updates == 1 and not ppo.critic_only):
+            self._report(update_alarms(ppo, self.folder, scalars=first))
+        self.history.append(self._metrics())
+        if self.updates == ppo.updates == WINDOW and (episodes := sum(one.episodes for one in self.history)):
+            self._first_success = sum(one.wins for one in self.history) / episodes
+        # a curriculum makes the levels harder, so success need not rise
+        may_rise = ppo.sampler.config.chosen == "uniform" and ppo.progress > 0.3 and self.updates >= 5 * WINDOW
+        self._report(alarms(self.history, ppo.progress, self._first_success if may_rise else math.nan))
 
-    def _figures(self) -> Figures:
+    def _metrics(self) -> UpdateMetrics:
         """Return the metrics of the latest update."""
         ppo, logged = self.model, self.model.logger.name_to_value
         actor_learned = not ppo.critic_only and "train/loss" in logged
 
         def value(tag: str) -> float:
-            return float(logged.get(f"train/{tag}", np.nan)) if actor_learned else float("nan")
+            return float(logged.get(f"train/{tag}", math.nan)) if actor_learned else math.nan
 
         counts = torch.bincount(ppo.rollout_buffer.flat("actions"), minlength=NUM_ACTIONS).float()
-        seconds = max(ppo.seconds - self._rollout_seconds, 1e-9)
-        return Figures(
+        return UpdateMetrics(
             episodes=len(ppo.counted_episodes),
             wins=int((ppo.counted_episodes["outcome"] == WON).sum()),
             rewarded=int((ppo.rollout_buffer.rewards > 0).sum()),
-            kl=value("last_kl") if len(ppo.losses) > 1 else float("nan"),  # 0 before the only step of an update
+            kl=value("last_kl") if len(ppo.losses) > 1 else math.nan,  # 0 before the only step of an update
             clip_fraction=value("clip_fraction"),
             entropy=-value("entropy_loss"),
             explained_variance=value("explained_variance"),
             top_action=float(counts.max() / counts.sum()),
-            decisions_per_s=len(ppo.rollout_buffer) / seconds,
+            decisions_per_s=len(ppo.rollout_buffer) / max(ppo.seconds - self._rollout_seconds, 1e-9),
             memory_mib=memory_mib(),
         )
 
 
-def success(history: Collection[Figures]) -> float:
-    """Return the share of episodes won; NaN without episodes."""
-    episodes = sum(figures.episodes for figures in history)
-    return sum(figures.wins for figures in history) / episodes if episodes else float("nan")
-
-
-def first_update_problems(ppo: PPO, folder: Path, scalars: bool) -> Iterator[Problem]:
-    """Find problems of the latest update.  scalars: also write the logged values and check that the tags are on disk."""
+def update_alarms(ppo: PPO, folder: Path, scalars: bool) -> Iterator[Alarm]:
+    """Check the latest update.  scalars: also write the logged values, and check that the tags are on disk."""
     if scalars:
         ppo.logger.dump(step=ppo.num_timesteps)
         try:
@@ -211,142 +295,29 @@ def first_update_problems(ppo: PPO, folder: Path, scalars: bool) -> Iterator[Pro
     yield from unusual_inputs(ppo.policy, ppo.rollout_buffer)
 
 
-def missing_gradients(policy: NppPolicy) -> Iterator[Problem]:
-    """Yield a problem if a trainable tensor has no gradient, or only zeros."""
-    silent = [
+def missing_gradients(policy: NppPolicy) -> Iterator[Alarm]:
+    """Yield an alarm if a trainable tensor has no gradient, or only zeros."""
+    missing = [
         name
         for name, parameter in policy.named_parameters()
         if parameter.requires_grad
         and not policy.may_lack_gradient(name)
         and (parameter.grad is None or not bool(parameter.grad.any()))
     ]
-    if silent:
-        yield "gradients", f"no gradient reaches {', '.join(silent)}: these parts of the network do not learn"
+    if missing:
+        yield "gradients", f"no gradient reaches {', '.join(missing)}: these parts of the network do not learn"
 
 
 @torch.no_grad()
-def unusual_inputs(policy: NppPolicy, buffer: RolloutBuffer) -> Iterator[Problem]:
-    """Yield a problem if the mean of a normalised input over a rollout is far from 0."""
+def unusual_inputs(policy: NppPolicy, buffer: RolloutBuffer) -> Iterator[Alarm]:
+    """Yield an alarm if the mean of a normalised input over a rollout is far from 0."""
     normalize = policy.features_extractor.normalize
     everything = torch.arange(len(buffer), device=buffer.device)
     inputs = normalize(buffer.observations(everything, normalize.float_keys))[:, normalize.newest]
     mean = inputs.mean(dim=0).abs().max().item()
-    if mean > MAX_INPUT_MEAN and buffer.shape[1] >= ENOUGH_ENVS:
+    if mean > MAX_INPUT_MEAN and buffer.shape[1] >= MIN_ENVS:
         yield (
             "inputs",
-            f"a normalised input has the mean {mean:.1f} instead of about 0: the demonstrations differ from the training "
+            f"mean {mean:.1f} of a normalised input, limit {MAX_INPUT_MEAN:g}: the demonstrations differ from the training "
             "levels; use demonstrations of such levels, or --no-pretraining",
         )
-
-
-def recent(audit: "Audit", name: str, count: int = WINDOW) -> np.ndarray:
-    """Return the latest values of a metric without NaN, float64[n], n <= count."""
-    values = np.array([getattr(figures, name) for figures in audit.history], float)
-    return values[~np.isnan(values)][-count:]
-
-
-def falling(values: np.ndarray) -> bool:
-    """Return True if the values fall steadily, over the whole window and in both halves."""
-    half = len(values) // 2
-    parts = (values, values[:half], values[half:])
-    return bool(values[-5:].mean() < FALL * values[:5].mean() and all(rank_correlation(part) < -TAU for part in parts))
-
-
-def rank_correlation(values: np.ndarray) -> float:
-    """Return Kendall's rank correlation of the values with time, -1 to 1."""
-    n = len(values)
-    signs = np.sign(values[None, :] - values[:, None])[np.triu_indices(n, 1)]
-    return float(signs.mean()) if n > 1 else 0.0
-
-
-def size_of_updates(audit: "Audit") -> Iterator[Problem]:
-    """Check that KL divergence and clip fraction are in their usual range."""
-    kl, clipped = recent(audit, "kl", 5), recent(audit, "clip_fraction", 5)
-    if len(kl) == 5 and (kl > 0.2).all():
-        yield "kl", f"updates have a KL divergence of {kl.min():.2g} nats or more: lower --initial-lr or --n-epochs"
-    if len(kl) == 5 and (kl < 1e-7).all():
-        yield "kl", f"updates hardly change the policy (KL divergence {kl.max():.1g} nats): raise --initial-lr"
-    if len(clipped) == 5 and (clipped > 0.5).all():
-        yield "clipping", f"{clipped.min():.0%} or more of the decisions are clipped: lower --initial-lr or --n-epochs"
-
-
-def entropy(audit: "Audit") -> Iterator[Problem]:
-    """Check that the entropy has neither collapsed nor stayed at its maximum."""
-    values = recent(audit, "entropy")
-    if len(values) >= 10 and (values[-10:] < 0.02).all():
-        yield "entropy", f"the policy is deterministic (entropy {values[-1]:.3g} nats): raise --ent-coef"
-    late = audit.model.progress > 0.1
-    if late and len(values) == WINDOW and (values > 0.999 * math.log(NUM_ACTIONS)).all():
-        yield "entropy", "the policy is still uniformly random: no rewards arrive, or --initial-lr is too low"
-    top = recent(audit, "top_action", 5)
-    if len(top) == 5 and (top > 0.97).all():
-        yield "actions", f"one action makes up {top.min():.0%} of the decisions of 5 updates"
-
-
-def critic(audit: "Audit") -> Iterator[Problem]:
-    """Check that the values explain a part of the variance of the returns."""
-    explained = recent(audit, "explained_variance")
-    if len(explained) == WINDOW and (explained < -0.5).all():
-        yield (
-            "critic",
-            f"the values are worse than a constant in {WINDOW} updates (explained variance {explained[-1]:.2g})",
-        )
-
-
-def rewards(audit: "Audit") -> Iterator[Problem]:
-    """Check that there are rewards, wins and enough episodes."""
-    rewarded = recent(audit, "rewarded", 5)
-    if len(rewarded) == 5 and not rewarded.any():
-        yield "unrewarded", "no decision of 5 updates had a positive reward: check --reward-preset and the levels"
-    if len(audit.history) < WINDOW:
-        return
-    episodes, wins = recent(audit, "episodes"), recent(audit, "wins")
-    if episodes.sum() >= 200 and not wins.any():
-        yield (
-            "wins",
-            f"no episode of {WINDOW} updates was won: start with easier levels (--curriculum stages) or imitation",
-        )
-    if episodes.mean() < ENOUGH_EPISODES:
-        yield (
-            "episodes",
-            f"{episodes.mean():.0f} episodes end in an update, fewer than {ENOUGH_EPISODES}: raise --num-envs or "
-            "--rollout-length",
-        )
-
-
-def progress(audit: "Audit") -> Iterator[Problem]:
-    """Check that success has risen.  Skipped with a curriculum, which makes the levels harder."""
-    ppo = audit.model
-    uniform, late = ppo.sampler.config.chosen == "uniform", ppo.progress > 0.3
-    episodes, wins = recent(audit, "episodes").sum(), recent(audit, "wins").sum()
-    if uniform and late and audit.updates >= 5 * WINDOW and episodes:
-        now = wins / episodes
-        if now < 0.5 and now <= audit.start_success + 0.01:
-            yield (
-                "progress",
-                f"{now:.1%} of the episodes are won after {audit.updates} updates, {audit.start_success:.1%} in the first "
-                f"{WINDOW}: check rewards and learning rate, or start with easier levels",
-            )
-
-
-def resources(audit: "Audit") -> Iterator[Problem]:
-    """Check that speed does not fall and memory does not grow."""
-    rate, memory = recent(audit, "decisions_per_s"), recent(audit, "memory_mib")
-    if len(rate) == WINDOW and falling(rate):
-        yield (
-            "speed",
-            f"speed fell steadily over {WINDOW} updates, from {rate[:5].mean():,.0f} to {rate[-5:].mean():,.0f} decisions/s; "
-            "profile with scripts/profile_multi_config.py",
-        )
-    if len(memory) == WINDOW and (np.diff(memory) > 0).all() and memory[-1] - memory[0] > MAX_GROWTH_MIB:
-        yield "memory", f"the process grew in each of {WINDOW} updates, by {memory[-1] - memory[0]:.0f} MiB"
-
-
-ALARMS: tuple[Callable[["Audit"], Iterator[Problem]], ...] = (
-    size_of_updates,
-    entropy,
-    critic,
-    rewards,
-    progress,
-    resources,
-)

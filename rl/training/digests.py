@@ -76,18 +76,14 @@ class DigestTrail(PPOCallback):
             self._append(state_digests(self.model), {})
 
     def _on_rollout_start(self) -> None:
-        self._record()
-
-    def _on_training_end(self) -> None:
-        self._record()
-
-    def _record(self) -> None:
         """Append a line for the latest update, unless the file already contains it."""
         ppo = self.model
         if ppo.updates > self._recorded:
             self._recorded = ppo.updates
             digests, steps = rollout_digests(ppo.rollout_buffer)
             self._append(digests | state_digests(ppo), steps)
+
+    _on_training_end = _on_rollout_start
 
     def _append(self, digests: Mapping[str, str], steps: Mapping[str, str]) -> None:
         ppo = self.model
@@ -114,7 +110,7 @@ def rollout_digests(buffer: RolloutBuffer) -> tuple[dict[str, str], dict[str, st
     digests, steps = {}, {}
     for part in ROLLOUT_PARTS:
         fields = list(buffer.obs.values()) if part == "observations" else [getattr(buffer, part)]
-        rows = [_short(row.tobytes()) for row in np.concatenate([row_sums(field) for field in fields], axis=1)]
+        rows = [_digest(row.tobytes()) for row in np.concatenate([row_sums(field) for field in fields], axis=1)]
         digests[part] = combined(*rows)
         steps[part] = "".join(row[:STEP_DIGITS] for row in rows)
     for part in ("advantages", "returns"):
@@ -186,16 +182,16 @@ def _of_tensors(state: Mapping[Any, Any]) -> Iterator[str]:
 
 def combined(*parts: object) -> str:
     """Return 16 hex digits that depend on all parts and their order."""
-    return _short("\n".join(map(str, parts)).encode())
+    return _digest("\n".join(map(str, parts)).encode())
 
 
-def _short(data: bytes) -> str:
+def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def tensor_hash(tensor: torch.Tensor) -> str:
     """Return 16 hex digits that depend on every bit of a tensor and on its size."""
-    return _short(f"{tensor.nbytes} ".encode() + row_sums(tensor.detach().reshape(1, -1)).tobytes())
+    return _digest(f"{tensor.nbytes} ".encode() + row_sums(tensor.detach().reshape(1, -1)).tobytes())
 
 
 def _array_hash(values: np.ndarray) -> str:
@@ -253,65 +249,52 @@ def read_trail(folder: Path) -> list[Row]:
     return sorted(rows, key=lambda row: row["update"])
 
 
-# First difference between two digest files
-
-
 @dataclass(frozen=True)
 class Divergence:
-    """First difference between two digest files."""
+    """First difference between two digest files.
 
-    update: int  # number of the update; 0: state before training
-    part: str  # first of PARTS that differs
-    decision: int | None  # first decision of the rollout that differs, counted from 1; None if unknown
-    others: tuple[str, ...]  # other parts that differ in this update
-    schedule: dict[str, tuple[float, float]]  # scheduled settings that differ: name -> values in both runs
+    update: number of the update; 0: state before training.
+    part: first of PARTS that differs.
+    decision: first decision of the rollout that differs, counted from 1; None if unknown.
+    others: other parts that differ in this update.
+    schedule: scheduled settings that differ, name -> values in both runs.
+    """
+
+    update: int
+    part: str
+    decision: int | None
+    others: tuple[str, ...]
+    schedule: dict[str, tuple[float, float]]
 
     def __str__(self) -> str:
-        moment = "before training" if self.update == 0 else f"update {self.update}"
-        return f"{moment}{f', decision {self.decision}' if self.decision else ''}: {self.part}"
+        place = "before training" if self.update == 0 else f"update {self.update}"
+        return f"{place}{f', decision {self.decision}' if self.decision else ''}: {self.part}"
 
 
 def first_divergence(a: Sequence[Row], b: Sequence[Row]) -> Divergence | None:
     """Return the first difference in updates and parts that both files contain, or None."""
     theirs = {row["update"]: row for row in b}
     for row in a:
-        other = theirs.get(row["update"])
-        if other is not None and (parts := _different(row["digests"], other["digests"])):
-            part, decision = _first_part(row, other, parts)
+        other = theirs.get(row["update"], {"digests": {}})
+        one, two = row["digests"], other["digests"]
+        parts = [part for part in one if part in two and one[part] != two[part]]
+        if parts:
+            parts.sort(key=lambda part: PARTS.index(part) if part in PARTS else len(PARTS))
+            steps, their_steps = row.get("steps", {}), other.get("steps", {})
+            decisions = {part: _first_decision(steps.get(part, ""), their_steps.get(part, "")) for part in parts}
+            known = {part: decision for part, decision in decisions.items() if decision is not None}
+            part = min(known, key=lambda part: known[part]) if known else parts[0]
+            values, their_values = row.get("schedule", {}), other.get("schedule", {})
+            schedule = {
+                name: (value, their_values[name])
+                for name, value in values.items()
+                if name in their_values and value != their_values[name]
+            }
             others = tuple(name for name in parts if name != part)
-            return Divergence(row["update"], part, decision, others, _schedule_differences(row, other))
+            return Divergence(row["update"], part, decisions[part], others, schedule)
     return None
 
 
-def _different(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
-    """Return the parts that differ, in the order of PARTS, with unknown parts last."""
-    names = [*(part for part in PARTS if part in a), *(part for part in a if part not in PARTS)]
-    return [name for name in names if name in b and a[name] != b[name]]
-
-
-def _first_part(a: Row, b: Row, parts: Sequence[str]) -> tuple[str, int | None]:
-    """Return (part, decision) of the first difference between two rows: earliest decision first, then order of parts."""
-    steps = [
-        (decision, parts.index(part), part)
-        for part in parts
-        if (decision := _first_step(a.get("steps", {}).get(part, ""), b.get("steps", {}).get(part, ""))) is not None
-    ]
-    if not steps:
-        return parts[0], None
-    decision, _, part = min(steps)
-    return part, decision + 1
-
-
-def _first_step(a: str, b: str) -> int | None:
-    """Return the index of the first decision whose digest differs.
-
-    Returns None if no decision differs, or if the numbers of decisions differ.
-    """
-    if len(a) != len(b):
-        return None
-    return next((i // STEP_DIGITS for i in range(len(a)) if a[i] != b[i]), None)
-
-
-def _schedule_differences(a: Row, b: Row) -> dict[str, tuple[float, float]]:
-    one, other = a.get("schedule", {}), b.get("schedule", {})
-    return {name: (one[name], other[name]) for name in one if name in other and one[name] != other[name]}
+def _first_decision(a: str, b: str) -> int | None:
+    """Return the first decision whose digest differs, from 1; None without a difference, and for different lengths."""
+    return next((i // STEP_DIGITS + 1 for i in range(len(a)) if a[i] != b[i]), None) if len(a) == len(b) else None

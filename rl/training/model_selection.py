@@ -43,7 +43,7 @@ Evaluate = Callable[[NppPolicy, int], Evaluation]  # arguments: a policy, and th
 class Remote(Protocol):
     """Interface for evaluations in another process, one policy at a time."""
 
-    def order(self, policy: NppPolicy, decisions: int) -> None:
+    def submit(self, policy: NppPolicy, decisions: int) -> None:
         """Start the evaluation of a copy of the policy.  decisions: number of decisions it was trained for."""
 
     def check(self) -> None:

@@ -2,7 +2,6 @@
 
 import copy
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from nppsim.errors import UserError
 from nppsim.io.progress import progress_bar
 from nppsim.io.signals import StopRequest
 from rl.config import ExperimentConfig
+from rl.log import Log, warn
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.ppo.logs import ScalarLog
@@ -30,6 +30,8 @@ EVALUATING_SHARE = 0.25  # largest share of a time budget for evaluations
 
 class TrainingMonitor(PPOCallback):
     """Callback that evaluates, saves, uploads and reports one training run between its updates.
+
+    All processes of a training run it: rank 0 decides, evaluates and writes files, and broadcasts its decisions.
 
     config: settings of the experiment.
     root: folder of the experiment, which is uploaded.
@@ -56,7 +58,7 @@ class TrainingMonitor(PPOCallback):
         folder: Path,
         evaluate: Evaluate,
         uploader: Uploader | None,
-        log: Callable[[str], None],
+        log: Log,
         stop: StopRequest | None = None,
         remote: Remote | None = None,
     ):
@@ -100,9 +102,14 @@ class TrainingMonitor(PPOCallback):
         if self._guarded and ppo.reference is not None and self.retention.bc_success is None:
             self.retention.bc_success = self._evaluate_now().levels
         if self._pending and self.remote:
-            self.remote.order(self._pending.policy, self._pending.decisions)
+            self.remote.submit(self._pending.policy, self._pending.decisions)
         total = self.config.ppo.total_timesteps
-        self._bar = progress_bar(title="PPO", total=total, unit="decision")
+        self._bar = progress_bar(title="PPO", total=total, unit="decision") if self._is_main else tqdm(disable=True)
+
+    @property
+    def _is_main(self) -> bool:
+        """True in rank 0, which evaluates and writes files."""
+        return not self.model.ranks.rank
 
     def _on_rollout_start(self) -> None:
         """Save, evaluate, upload and report, if due.  The checkpoint comes first, so a resumed run repeats the rest."""
@@ -110,9 +117,12 @@ class TrainingMonitor(PPOCallback):
             return
         if self.remote:
             self.remote.check()
-        evaluation = self._evaluation_is_due()
         cheap = (time.monotonic() - self._saved_at) * SAVING_SHARE >= self._saving
-        if evaluation or self.stop.by or self._is_due("checkpoint") or cheap:
+        checkpoint_is_due = cheap or self._is_due("checkpoint")
+        ranks = self.model.ranks
+        ranks.share(self.stop)
+        evaluation, checkpoint_is_due = ranks.broadcast((self._evaluation_is_due(), checkpoint_is_due))  # by the clock
+        if evaluation or self.stop.by or checkpoint_is_due:
             self._checkpoint()
         if self.stop.by:
             self.model.stop_training = True
@@ -151,6 +161,7 @@ class TrainingMonitor(PPOCallback):
 
     def _on_training_end(self) -> None:
         self._bar.close()
+        self.model.ranks.share(self.stop)
         if self.stop.by:
             if self._saved_after != self.model.updates:
                 self._checkpoint()
@@ -199,7 +210,8 @@ class TrainingMonitor(PPOCallback):
 
     def warn(self, name: str, text: str) -> None:
         """Log a warning and add it to the events."""
-        self._record_event("warning", f"{name}: {text}")
+        self.events.append({"at": self.num_timesteps, "warning": f"{name}: {text}"})
+        warn(self.log, f"{self.num_timesteps:,} decisions: {name}: {text}")
 
     def _record_event(self, what: str, text: str) -> None:
         self.events.append({"at": self.num_timesteps, what: text})
@@ -209,7 +221,7 @@ class TrainingMonitor(PPOCallback):
         """Evaluate the current policy on the dev levels."""
         ppo = self.model
         began = time.monotonic()
-        found = self.evaluate(ppo.policy, self.num_timesteps)
+        found = ppo.ranks.broadcast(self.evaluate(ppo.policy, self.num_timesteps) if self._is_main else None)
         seconds = time.monotonic() - began
         self._note(found, Candidate.of(ppo), seconds, seconds)
         return found
@@ -218,12 +230,12 @@ class TrainingMonitor(PPOCallback):
         """Wait for the evaluation in the other process; return it and the evaluated candidate."""
         candidate = self._pending
         assert candidate is not None
-        began = time.monotonic()
+        began, result = time.monotonic(), None
         if self.remote:
-            found, seconds = self.remote.result()
-        else:  # a resumed run without a process for evaluations
-            found = self.evaluate(candidate.policy, candidate.decisions)
-            seconds = time.monotonic() - began
+            result = self.remote.result()
+        elif self._is_main:  # a resumed run without a process for evaluations
+            result = self.evaluate(candidate.policy, candidate.decisions), time.monotonic() - began
+        found, seconds = self.model.ranks.broadcast(result)
         self._pending = None
         self._note(found, candidate, seconds, time.monotonic() - began)
         return found, candidate
@@ -234,7 +246,8 @@ class TrainingMonitor(PPOCallback):
         values = {f"eval/{category}_success": share for category, share in found.rows.items()} | {
             "eval/seconds": seconds
         }
-        self.scalars.events.write(values, {}, of.decisions)  # the table gets these values in its next row
+        if self._is_main:  # the table gets these values in its next row
+            self.scalars.events.write(values, dict.fromkeys(values, ("",)), of.decisions)
         for tag, value in values.items():
             ppo.logger.record(tag, value, exclude="tensorboard")
         self.events.append({"at": of.decisions, "evaluation": found.rows})
@@ -244,7 +257,7 @@ class TrainingMonitor(PPOCallback):
             self.log(f"an evaluation takes {seconds:.1f} s; there is one {self._evaluation_periods()}")
         self._evaluating += waited
         self._evaluated_at = ppo.elapsed_s
-        ppo.reserved_s = seconds * (1 + bool(self.remote))  # for the last evaluation and a pending one
+        ppo.reserved_s = seconds * (1 + self.config.evaluation.remote)  # for the last evaluation and a pending one
         self._last = of.updates, found.levels
 
     def _evaluation_periods(self) -> str:
@@ -259,11 +272,12 @@ class TrainingMonitor(PPOCallback):
         rolled_back = self._pending is not None and self._conclude(*self._await_pending())
         if rolled_back or self.model.stop_training:
             return  # the current policy has been evaluated, or will be at the end
-        if self.remote is None:
+        if not self.config.evaluation.remote:
             self._conclude(self._evaluate_now(), Candidate.of(self.model))
         else:
             self._pending = Candidate.copy_of(self.model)
-            self.remote.order(self._pending.policy, self._pending.decisions)
+            if self.remote:
+                self.remote.submit(self._pending.policy, self._pending.decisions)
             self._evaluated_at = self.model.elapsed_s
 
     def _conclude(self, found: Evaluation, of: Candidate) -> bool:
@@ -291,8 +305,8 @@ class TrainingMonitor(PPOCallback):
             self._best = copy.deepcopy(of.weights)
             self._write(self.checkpoints.best, of.policy)
             return False
-        loss = retention.lost(success)
-        if loss is None or (self.model.progress >= 1.0 and of.updates != ppo.updates):
+        loss, has_ended = retention.lost(success), ppo.ranks.broadcast(ppo.progress >= 1.0)
+        if loss is None or (has_ended and of.updates != ppo.updates):
             return False  # no loss, or training has ended and will load the best policy anyway
         self._restore_best()
         ppo.increase_kl_penalty()
@@ -327,19 +341,26 @@ class TrainingMonitor(PPOCallback):
         """Write a checkpoint to resume from, and delete old checkpoints."""
         began = time.monotonic()
         self._reschedule("checkpoint")
-        path = self.checkpoints.add(self.num_timesteps)
+        path = self.checkpoints.path(self.num_timesteps)
+        if self._is_main:
+            self.checkpoints.add(self.num_timesteps)
         self.save(path)
-        check_written(path, self.folder)
-        self.checkpoints.prune()
+        if self._is_main:
+            check_written(path, self.folder)
+            self.checkpoints.prune()
         self._saved_after, self._saved_at = self.model.updates, time.monotonic()
         self._saving = self._saved_at - began
 
     def save(self, path: Path) -> None:
         """Write a checkpoint with the state of training."""
-        self.scalars.sync()
-        self._write(path, self.model.policy, self.model.training_state() | {"monitor": self.state()})
+        training = self.model.training_state()
+        if self._is_main:
+            self.scalars.sync()
+            self._write(path, self.model.policy, training | {"monitor": self.state()})
 
     def _write(self, path: Path, policy: NppPolicy, training: dict | None = None) -> None:
+        if not self._is_main:
+            return
         config = self.config.to_dict()
         checkpoint.save(path, policy, frame_skip=self.config.frame_skip, config=config, training=training)
 
@@ -381,10 +402,10 @@ class TrainingMonitor(PPOCallback):
         Raises CheckpointError for a checkpoint that is damaged, or of another version or frame skip.
         """
         self.model = ppo
-        found = self.checkpoints.newest(previous_checkpoint, self.log)
+        found = ppo.ranks.broadcast(self.checkpoints.newest(previous_checkpoint, self.log) if self._is_main else None)
         ppo.logger = Logger(str(self.folder), [])
         if found is None:
-            self._open_scalars({})
+            self._open_scalars(purge_step=ppo.n_steps * ppo.sim.num_envs * ppo.ranks.size)  # step of the first row
             return False
         path, data = found
         checkpoint.check_frame_skip(path, data, self.config.frame_skip)
@@ -405,7 +426,7 @@ class TrainingMonitor(PPOCallback):
         ppo = self.model
         try:
             if not is_over:
-                self._open_scalars(training["monitor"]["written"])
+                self._open_scalars(training["monitor"]["written"]["rows"], training["num_timesteps"] + 1)
             ppo.load_training_state(policy_state, training)
             self.load(training["monitor"])
         except KeyError as error:
@@ -422,6 +443,8 @@ class TrainingMonitor(PPOCallback):
                 "changed; use that version, or another checkpoint (--previous-checkpoint)"
             ) from error
 
-    def _open_scalars(self, written: dict[str, int]) -> None:
-        self.scalars = ScalarLog(self.folder, **written)
+    def _open_scalars(self, rows: int = 0, purge_step: int | None = None) -> None:
+        if not self._is_main:
+            return
+        self.scalars = ScalarLog(self.folder, rows, purge_step)
         self.model.logger.output_formats = self.scalars.outputs

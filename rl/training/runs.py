@@ -65,7 +65,7 @@ class Run:
     speed: dict | None  # ``decisions_per_s``, and ``share`` of each phase; None unless the training has finished
 
     @cached_property
-    def trail(self) -> list[Row]:
+    def digests(self) -> list[Row]:
         """Lines of the digest file, or [] if there is none."""
         return read_trail(self.folder)
 

@@ -9,29 +9,27 @@
 ``best.safetensors`` has the best weights so far for users; the checkpoints also contain these weights.
 """
 
-import io
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stable_baselines3 import PPO as StableBaselinesPPO
-
-from nppsim.io.files import append_text, write_bytes, write_text
-from rl.events import WRITTEN
+from nppsim.io.files import append_text, write_text
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
-from rl.policy.policy import NppPolicy
+from rl.policy.sb3 import save_archive
 from rl.ppo.ppo import PPO
 
 
-def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
-    """Write a zip file for ``stable_baselines3.PPO.load``; the loaded PPO can continue training with its own
-    buffers."""
-    config, policy = ppo.config, ppo.policy
-    model = StableBaselinesPPO(
-        NppPolicy,
+def save_sb3_zip(ppo: PPO, path: Path) -> None:
+    """Write an archive of the current policy for ``stable_baselines3.PPO.load``."""
+    config = ppo.config
+    save_archive(
+        path,
+        ppo.policy,
         ppo.env,
+        num_timesteps=ppo.num_timesteps,
+        n_updates=ppo.n_passes,
         learning_rate=float(config.learning_rate or 0),
         n_steps=ppo.n_steps,
         batch_size=ppo.batch_size,
@@ -44,23 +42,12 @@ def save_sb3_zip(ppo: PPO, path: str | Path) -> None:
         vf_coef=config.vf_coef,
         max_grad_norm=config.max_grad_norm,
         target_kl=config.target_kl,
-        policy_kwargs={
-            "architecture": policy.architecture,
-            "statistics": policy.statistics,
-            "precision": policy.precision,
-        },
-        device=ppo.device,
-        _init_setup_model=False,  # creates neither a buffer nor a second network
     )
-    model.policy, model.num_timesteps, model._n_updates = policy, ppo.num_timesteps, ppo.n_passes
-    model._last_obs = None  # a loaded model starts new episodes
-    archive = io.BytesIO()  # in memory, as torch's writer raises an unclear error on a full disk
-    model.save(archive)
-    write_bytes(path, archive.getbuffer())
 
 
 FINAL = f"final{checkpoint.SUFFIX}"
 BEST = f"best{checkpoint.SUFFIX}"
+WRITTEN = "written.txt"  # text file with the names of the checkpoints
 SET_ASIDE = ".set_aside"  # suffix of a checkpoint that is damaged, or was skipped by --previous-checkpoint
 
 

@@ -1,4 +1,4 @@
-"""The report on demonstrations: its numbers on sets made by hand, the errors, and the exit status."""
+"""Report on demonstrations: statistics of known sets, errors and exit status."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Demonstrations as sequences, for a recurrent policy: what each row is shown, and that such a policy learns by it."""
+"""Batches of single decisions and of sequences for recurrent policies."""
 
 import math
 from dataclasses import replace
@@ -10,8 +10,8 @@ from demonstrated import remembering
 
 from bc.batches import EVALUATION_BATCH, SEGMENT, Batches, Segments, Sequences, batches_of
 from bc.dataset import GRAPH
+from bc.thread_pool import ThreadPool
 from bc.train import BCConfig, evaluate, pretrain
-from hardware.thread_pool import ThreadPool
 from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, Memory
 
 pytestmark = pytest.mark.usefixtures("one_thread")

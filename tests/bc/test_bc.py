@@ -1,14 +1,15 @@
-"""Behavioural cloning: training learns and guards itself; the script goes from replays to a checkpoint."""
+"""Behavioural cloning: training, its checks, and the script from replays to a checkpoint."""
 
 import json
+import math
 
 import numpy as np
 import pytest
 import torch
 
 from bc.dataset import BCDataset
+from bc.thread_pool import ThreadPool
 from bc.train import BCConfig, Hooks, TrainingError, evaluate, pretrain
-from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from nppsim.levels.level import mirror
 from rl.policy import checkpoint
@@ -99,6 +100,9 @@ def test_train_small_dataset_beats_trivial_predictors():
     assert [step for step, _ in writer.tags["bc/validation_loss"]] == list(range(1, result.epochs_run + 1))
     assert {"bc/train_loss", "bc/train_accuracy", "bc/validation_change_accuracy", "bc/recall/jump"} < set(writer.tags)
     assert writer.tags["bc/closed_loop/success"] == [(result.best_epoch, 1.0)]
+    rates = [scalars["learning_rate"] for scalars in result.history]  # at the start of each epoch: half a cosine
+    expected = [3e-3 * (1 + math.cos(math.pi * epoch / 15)) / 2 for epoch in range(result.epochs_run)]
+    assert rates == pytest.approx(expected) and len(rates) > 10
     assert "repeat_previous" in result.table()
     json.dumps(result.as_dict(), allow_nan=False)
 

@@ -1,4 +1,4 @@
-"""The imitation dataset: labels fit observations, the cache notices changes, damage is refused."""
+"""Imitation dataset: pairing of actions and observations, cache, and damaged files."""
 
 import json
 from collections import deque

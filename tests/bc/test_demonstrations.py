@@ -1,4 +1,4 @@
-"""Demonstrations: exclusions are reported, and all others finish on the grid of decisions."""
+"""Loading of demonstrations: excluded replays are reported; the others win on the decision grid."""
 
 import importlib
 import json

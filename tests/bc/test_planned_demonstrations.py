@@ -1,4 +1,4 @@
-"""Demonstrations by the planner: in the order of the level set, however they are made; nothing vanishes silently."""
+"""Demonstrations made by the planner: reproducible, resumable, complete."""
 
 import inspect
 import os

@@ -1,4 +1,4 @@
-"""A real browser and a real studio.  Without Chromium or Playwright these tests skip, and say so."""
+"""A real browser and a real studio; these tests are skipped without Chromium or Playwright."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Levels are made in the editor, by mouse and by keyboard alone, and are what the readers of level files say they are."""
+"""Level editor, by mouse and by keyboard; saved levels equal the drafts."""
 
 import re
 

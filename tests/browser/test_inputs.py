@@ -1,4 +1,4 @@
-"""Inputs are edited frame by frame in the piano roll, by mouse and keys; the run is that of the simulator."""
+"""Input editor (piano roll), by mouse and by keys."""
 
 import base64
 import json

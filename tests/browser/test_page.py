@@ -1,4 +1,4 @@
-"""The page that `nppsim page` writes opens and plays from a file, and asks for nothing."""
+"""Pages written by ``nppsim page``: they play from a file without network access."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from nppsim.replays.replay import Replay
 
 from browsing import pinch, until
 from places import ROOT
-from results import BARE
+from results import BARE, architectures
 
 MIDDLE = """() => {
     const canvas = document.querySelector(".player canvas");
@@ -97,9 +97,9 @@ def test_report_page_contains_player(page, tmp_path):
     Replay.load(str(ROOT / SETS[0])).save(run / "videos" / "a.replay")
     film = {"category": "simple", "level_name": "l", "outcome": "won", "frames": 246}
     films = [film | {"video": "videos/a.mp4", "route": "a.png"}, film | {"video": "videos/b.mp4", "route": "b.png"}]
-    runs = {"m": BARE | {"paths": BARE["paths"] | {"run": "run", "films": films}}}
+    runs = architectures(m=BARE | {"folder": "run", "films": films})
     experiment = dict.fromkeys(("name", "created", "machine"), "e") | {"versions": {}, "architectures": runs}
-    experiment |= {"all_seeds": {}, "comparisons": []}
+    experiment |= {"audit": [], "comparisons": []}
     page.goto(write_report(experiment, tmp_path / "report.html").as_uri())
     assert page.locator("text=play it here").count() == 1  # nothing of the other remains
     page.click("text=play it here")

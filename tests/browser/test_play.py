@@ -1,4 +1,4 @@
-"""Levels are played by real key events; what was pressed is what is saved, bit for bit."""
+"""Play with real key events, touch and gamepad; recordings equal the pressed keys."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Agents are watched in the page: what they think is shown, runs side by side, deaths; an experiment in training."""
+"""Watching agents: policy outputs, comparison of runs, deaths, and an experiment in training."""
 
 import re
 import shutil
@@ -70,22 +70,22 @@ def test_deaths_counted_and_drawn(page, studio):
     page.wait_for_selector(".deaths button:has-text('Start')")
 
 
-def test_editor_agent_tries_level(page, studio):
+def test_editor_agent_evaluated_on_level(page, studio):
     page.goto(studio.at(f"edit/{LEVEL.fingerprint}"))
-    page.get_by_role("button", name="64 tries by an agent").click()
-    page.wait_for_selector("#editor-tries:has-text('64 of 64 finished (100 %)')")
+    page.get_by_role("button", name="64 episodes of an agent").click()
+    page.wait_for_selector("#editor-episodes:has-text('64 of 64 finished (100 %)')")
 
 
 def training(experiment):
     """The folder of a training in an experiment's, as far as it has come: two rows of its table."""
     from rl.config.resume import RUN_FILE
-    from rl.ppo.logs import TABLE, GrowingTable
+    from rl.ppo.logs import TABLE, CSVOutput
 
     folder = experiment / "seed_1"
     write_json(experiment / "config.json", {"experiment_name": "tiny"})
     total = {"value": 4096, "source": "default"}
     write_json(folder / RUN_FILE, {"seed": 1, "settings": {"ppo.total_timesteps": total}})
-    table = GrowingTable(folder / TABLE)
+    table = CSVOutput(folder / TABLE)
     tags = ("rollout/ep_len_mean", "train/entropy_loss", "train/approx_kl", "train/value_loss", "time/fps")
     for steps in (1024, 2048):
         values = dict.fromkeys(tags, 1000 / steps)

@@ -1,1 +1,1 @@
-"""Attacks on the commands of the project: full disks, kills, vanishing folders; ``python -m tests.chaos``."""
+"""Machine faults for the project's commands: full disks, kills, removed folders (``make chaos``)."""

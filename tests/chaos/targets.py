@@ -1,4 +1,4 @@
-"""The commands that ``tests.chaos.machine_faults`` attacks, at tiny size, and their input."""
+"""Commands that ``tests.chaos.test_faults`` runs at tiny size, and their input."""
 
 import re
 import shutil

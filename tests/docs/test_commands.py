@@ -10,7 +10,6 @@ import pytest
 
 import bc.__main__
 import benchmarks.curriculum
-import hardware.__main__
 import nppsim.__main__
 import tests.mutation.__main__
 
@@ -20,7 +19,6 @@ from programs import load_script
 MODULES = {
     "bc": bc.__main__,
     "benchmarks.curriculum": benchmarks.curriculum,
-    "hardware": hardware.__main__,
     "nppsim": nppsim.__main__,
     "tests.mutation": tests.mutation.__main__,
 }
@@ -42,7 +40,7 @@ CONSOLE = {
 }
 RAY = {"--address", "--generate", "--head", "--include-dashboard", "--num-cpus"}
 FOREIGN = {*DOCKER, *RAY, *(f"--{name}" for name in TORCHRUN)}  # flags of other programs
-FOREIGN |= {"--directory", "--extra-index-url", "--logdir", "--no-deps"}
+FOREIGN |= {"--directory", "--extra-index-url", "--logdir", "--no-deps", "--wheel-dir"}
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""docs/extending.md: its changes are applied to a copy of the packages, in which its examples run."""
+"""docs/extending.md: its examples run in a changed copy of the packages."""
 
 import json
 import os

@@ -25,7 +25,7 @@ from worlds import corridor
 TEXT = (ROOT / "docs" / "own_network.md").read_text(encoding="utf-8")
 FILE, CALL = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 SMALL = {"total_timesteps=1e6": "total_timesteps=1e3, num_envs=16, rollout_length=32, num_eval_episodes=3, eval_freq=0"}
-# Short statistics, empty charts and a short rehearsal: what they are otherwise is tested elsewhere.
+# Short statistics, empty charts and a short trial run: other tests cover the usual ones.
 QUICK = """
 from nppsim.report import charts
 from rl.experiment import data
@@ -48,7 +48,7 @@ def run(name, output, *arguments):
 
 run("evaluate.py", "evaluated.txt", str(done.agents[0]), "--levels", "other_levels", "--output-dir", ".")
 only = ("--only", "every_parameter_gets_a_gradient")
-run("doctor.py", "findings.json", "--run-config", str(done.folder / "config.json"), "--json", *only)
+run("doctor.py", "results.json", "--run-config", str(done.folder / "config.json"), "--json", *only)
 """
 
 
@@ -84,8 +84,8 @@ def test_examples_train_network_with_strategy_and_rewards(folder):
 
 
 def test_doctor_checks_gradients_of_plugin_network(folder):
-    findings = json.loads((folder / "findings.json").read_text())["findings"]
-    found = [one for one in findings if one["check"] == "every_parameter_gets_a_gradient"]
+    results = json.loads((folder / "results.json").read_text())["results"]
+    found = [one for one in results if one["check"] == "every_parameter_gets_a_gradient"]
     assert [one["status"] for one in found] == ["ok"]
 
 

@@ -44,7 +44,7 @@ def test_ten_times_time_price_prints_warning(monkeypatch, tmp_path):
     dear = resolve([*asked[:2], "--architectures", "vision_free", "--reward-time", "-0.003", "--single-level", STARTER])
     messages = []
     audit_rewards(dear, load_data(dear, print), messages.append)
-    assert any("dying pays" in line for line in messages)
+    assert any("warning: dying" in line for line in messages)
     words = command("scripts/ab_compare.py")
     common = ["--experiment-name", "x", *words[words.index("--") + 1 :]]
     for arm, price in (("--a", PRESETS["default"].time), ("--b", -0.0006)):

@@ -52,7 +52,7 @@ def test_rewarding_death_prints_warning(monkeypatch):
     data = load_data(resolve(given), print)
     messages, forced = [], []
     audit_rewards(resolve(given), data, messages.append)
-    assert any("dying pays on single" in line and "--force" in line for line in messages)
+    assert any("warning: dying" in line and "on single (path" in line and "--force" in line for line in messages)
     rows = audit_rewards(resolve([*given, "--force"]), data, forced.append)
-    assert not any("dying pays" in line for line in forced)
+    assert not any("warning: dying" in line for line in forced)
     assert any("an immediate death" in problem for row in rows for problem in row.problems)

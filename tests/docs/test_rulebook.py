@@ -1,4 +1,4 @@
-"""The figures of docs/physics.md: redrawn, they are the ones in the repository; and what they show is what the tables say."""
+"""Figures of docs/physics.md: equal to a new drawing, consistent with the tables."""
 
 import math
 

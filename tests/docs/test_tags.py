@@ -7,7 +7,6 @@ from itertools import product
 import pytest
 
 from nppsim import reward
-from rl.ppo.logs import DISTILLATION
 from rl.ppo.variants.hierarchical import HierarchicalLosses
 
 from places import ROOT
@@ -20,7 +19,7 @@ LISTED = {
     *(f"reward/{name}" for name in reward.TERMS),
     *("gradients/mean/{}", "gradients/variance/{}", "gradients/norm/{}"),
     "env_curriculum_stats/per_label_evictions/{}",
-    *(DISTILLATION + name for name in ("divergence", "agreement", "decisions_per_s", "success")),
+    *(f"bc/teacher/{name}" for name in ("divergence", "agreement", "decisions_per_s", "success")),
 }
 
 

@@ -1,1 +1,1 @@
-"""Damaged files of every format for every reader; ``python -m tests.fuzz``."""
+"""Damaged files of every format for every reader (``make fuzz``)."""

@@ -1,4 +1,4 @@
-"""All readers of files with valid files to damage, for ``tests.fuzz.fuzzing``."""
+"""All readers of files with valid files to damage, for ``tests.fuzz.test_readers``."""
 
 import json
 from functools import partial
@@ -193,7 +193,7 @@ def _benchmark(folder: Path) -> list[Path]:
     summary = dict.fromkeys(("mean", "sd", "min", "max", "p50", "p95", "p99"), 1.0)
     facts = {
         "format": "nppsim benchmark",
-        "version": 1,
+        "version": 2,
         "machine": {"cpu": "c", "cores": 2, "system": "s"},
         "versions": {"numpy": "2"},
         "settings": {"source": "s", "observations": ["game_state"], "frame_skip": 4},
@@ -206,6 +206,7 @@ def _benchmark(folder: Path) -> list[Path]:
         "cv": 0.1,
         "round_s": [1.0, 1.1],
         "calibration": {"python": [1.0, 1.0], "numba": [1.0, 1.0]},
+        "relative": {"python": 1.0, "numba": 1.0},
         "summary": summary,
         "stability": "good",
     }

@@ -32,7 +32,7 @@ from nppsim.levels.level import Level
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.replays.replay import Replay
-from rl.checks.doctor import Finding, findings_table, read_findings, to_dict
+from rl.checks.check import Result, read_results, results_table, to_dict
 from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig
 from rl.config.command_line import configured
 from rl.config.curriculum import CurriculumConfig
@@ -44,12 +44,12 @@ from rl.evaluation.video import Film
 from rl.events import read_scalars
 from rl.experiment import record
 from rl.experiment.data import statistics_of_random_play
-from rl.experiment.record import ExperimentRecord, RunRecord, report_view, results_view, summary
+from rl.experiment.record import ExperimentRecord, RunRecord, results_view, summary
 from rl.policy.onnx import OnnxPolicy, to_onnx
 from rl.policy.policy import NppPolicy, build_policy
-from rl.policy.sb3 import convert
+from rl.policy.sb3 import SB3Policy, convert
 from rl.ppo import make_ppo, update_benchmark
-from rl.ppo.logs import TABLE, GrowingTable, cut_events
+from rl.ppo.logs import TABLE, CSVOutput
 from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
 from rl.studio.training import read_experiment
@@ -93,17 +93,22 @@ def readers_of_runs() -> list[Reader]:
             _trainings,
             (partial(damage.in_checkpoint, part="training"),),
         ),
-        Reader("timings", "timings.json", update_benchmark.known_timings, _timings, by_json),
+        Reader(
+            "timings",
+            "timings.json",
+            partial(update_benchmark.read_measurements, shape=update_benchmark.TIMINGS),
+            _timings,
+            by_json,
+        ),
         Reader("manifest", MANIFEST, _read_manifest, _manifest, by_json),
         Reader("evaluation", "results.json", methods_of, _evaluation, by_json),
         Reader("configuration_alone", "config.json", named(read_config), _configuration, by_json),
         Reader("run", RUN_FILE, _read_run_file, _run_file, by_json),
         *(Reader(f"compared_{name}", name, _compare_stored, partial(_stored, name), by_json) for name in _STORED),
-        Reader("run_table", TABLE, lambda path: GrowingTable(path, rows=1), _table, by_csv),
+        Reader("run_table", TABLE, lambda path: CSVOutput(path, rows=1), _table, by_csv),
         Reader("studio_experiment", TABLE, _read_experiment, _table, by_csv),
         Reader("events", _EVENTS, lambda path: read_scalars(path.parent), _events, _IN_EVENTS),
-        Reader("events_cut", _EVENTS, lambda path: cut_events(path.parent, 2), _events, _IN_EVENTS),
-        Reader("findings", "doctor.json", lambda path: findings_table(read_findings(path)), _findings, by_json),
+        Reader("checks", "doctor.json", lambda path: results_table(read_results(path)), _checks, by_json),
         Reader("onnx", "x.onnx", OnnxPolicy.load, _networks, (damage.in_bytes, damage.in_onnx, damage.in_onnx)),
         Reader("archive", "x.zip", _convert, _archives, (damage.in_bytes, damage.in_zip)),
         Reader("minari", _DATA, named(_import_minari), _minari, in_hdf5),
@@ -232,7 +237,7 @@ def _read_finished(path: Path) -> object:
         return None
     config = ExperimentConfig(experiment_name="x", architectures=("vision_free",))
     done = ExperimentRecord(config, datetime(2026, 1, 1), "m", {}, {}, []).with_run(run)
-    return results_view(done), report_view(done), summary(done, path.parent)
+    return results_view(done, path.parent), summary(done)
 
 
 def _policy() -> NppPolicy:
@@ -401,9 +406,9 @@ def _event_file(tags: tuple[str, str]) -> bytes:
     return out.getvalue()
 
 
-def _findings(folder: Path) -> list[Path]:
-    findings = [Finding("weights", "network", "checkpoint", "ok", "finite", "", 0.5)]
-    write_json(folder / "doctor.json", to_dict(findings))
+def _checks(folder: Path) -> list[Path]:
+    results = [Result("weights", "network", "checkpoint", "ok", "finite", "", 0.5)]
+    write_json(folder / "doctor.json", to_dict(results))
     return [folder / "doctor.json"]
 
 
@@ -420,7 +425,7 @@ def _archives(folder: Path) -> list[Path]:
     sim = BatchSimulator(_levels()[:1], 2, observations=layout.VISION_FREE, threads=1)
     policy = {"architecture": "vision_free", "statistics": _policy().statistics}
     env = BatchVecEnv(sim, make_sampler(["simplest"], CurriculumConfig(), 0))
-    stable_baselines3.PPO(NppPolicy, env, n_steps=4, batch_size=8, device="cpu", policy_kwargs=policy, seed=0).save(
+    stable_baselines3.PPO(SB3Policy, env, n_steps=4, batch_size=8, device="cpu", policy_kwargs=policy, seed=0).save(
         folder / "x.zip"
     )
     with zipfile.ZipFile(folder / "x.zip") as archive:

@@ -8,97 +8,23 @@ import io
 import json
 import multiprocessing
 import os
-import resource
-import shutil
 import tempfile
-import time
-import traceback
-import warnings
-import zlib
 from functools import reduce
 from pathlib import Path
-from typing import NamedTuple
 
 import h5py
-import numpy as np
 import pytest
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from nppsim.errors import UserError, redact
 from rl.events import EventsError
 from rl.policy import checkpoint
-from tests.fuzz.readers import readers
+from tests.fuzz.reading import READERS, attempt, damaged, read_damaged
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-COUNT, SEED = int(os.environ.get("FUZZ_COUNT", "1000")), int(os.environ.get("FUZZ_SEED", "0"))
+COUNT = int(os.environ.get("FUZZ_COUNT", "1000"))
 PER_PROCESS = 500  # files; a new process does not count the caches of libraries as memory of one file
-MEMORY_BYTES = 1 << 30  # limit of reading one file, beyond the memory of the process with its libraries
-SECONDS = 10.0  # limit of processor time to read one file
 HANG_SECONDS = 300.0  # without a result
 PACKAGES = {"onnx": "onnxscript", "minari": "minari", "studio_watch": "starlette"}
-READERS = readers()
-
-
-class Ending(NamedTuple):
-    """How reading ended: with an error or not; a failure, or ""; the line of the project that raised the error, or ""."""
-
-    refused: bool
-    wrong: str = ""
-    place: str = ""
-
-
-def attempt(reader, path):
-    """Read a file and return how that ended."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            reader.read(path)
-    except UserError as error:
-        text = redact(str(error))
-        wrong = f"the message is not one line that names the file: {text[:300]!r}"
-        return Ending(True, wrong if "\n" in text or str(path.parent) not in text else "", raised(error))
-    except Exception as error:  # noqa: BLE001  # the failures that fuzzing looks for
-        return Ending(True, f"{type(error).__name__}: {str(error)[:300]} ({raised(error)})", raised(error))
-    return Ending(False)
-
-
-def raised(error):
-    """Return the line of the project that raised an error or its cause; "" if none did."""
-    place, project = "", Path(__file__).parents[2]
-    while error is not None:
-        for frame in traceback.extract_tb(error.__traceback__):
-            if (file := Path(frame.filename)).is_relative_to(project):
-                place = f"{file.relative_to(project)}:{frame.lineno}"
-        error = error.__cause__
-    return place
-
-
-def damaged(reader, valid, index):
-    """Return damaged input ``index``."""
-    rng = np.random.default_rng([SEED, index, zlib.crc32(reader.name.encode())])
-    data = valid[rng.integers(len(valid))]
-    return reader.damages[rng.integers(len(reader.damages))](data, rng)
-
-
-def read_damaged(connection, name, valid, first, end):
-    """Read the inputs in this process, whose memory is limited; send what was wrong with each."""
-    reader = READERS[name]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / reader.file
-        for data in valid:  # compiles, and fills caches, before memory is limited
-            path.write_bytes(data)
-            assert not attempt(reader, path).refused
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY_BYTES,) * 2)
-        for index in range(first, end):
-            shutil.rmtree(folder)  # removes files that readers wrote
-            path.parent.mkdir()
-            path.write_bytes(damaged(reader, valid, index))
-            began = time.process_time()
-            wrong = attempt(reader, path).wrong
-            seconds = time.process_time() - began
-            connection.send(wrong or (f"takes {seconds:.1f} s of processor time" if seconds > SECONDS else ""))
-    os._exit(0)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +52,7 @@ def test_read_valid_file_succeeds(name, valid, tmp_path):
 @pytest.mark.parametrize("name", READERS)
 def test_read_damaged_file_succeeds_or_raises_one_line(name, valid, tmp_path):
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "torch._dynamo"])  # loaded once instead of in each process
+    context.set_forkserver_preload(["tests.fuzz.reading", "torch._dynamo"])  # loaded once instead of in each process
     for first in range(0, COUNT, PER_PROCESS):
         ours, theirs = context.Pipe(duplex=False)
         end = min(first + PER_PROCESS, COUNT)

@@ -38,4 +38,4 @@ def faults_per_array(how: str) -> float:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
 def test_threads_reuse_freed_memory():
-    assert faults_per_array("stays") < 10, "a page fault is 4 KiB: 1,024 for an array that is all fresh"
+    assert faults_per_array("stays") < 100, "a page fault is 4 KiB: 1,024 for a new array of 4 MiB"

@@ -4,7 +4,7 @@
         normalized, lambda original, *arguments: -original(*arguments)
     )
 
-    @mutation("times are in milliseconds", "tests/rl/test_events.py").wrap(EventWriter, "add_scalar")
+    @mutation("times are in milliseconds", "tests/rl/test_events.py").wrap(SummaryWriter, "add_scalar")
     def _(original, *arguments): ...
 
     @mutation("two changes at once", "tests/rl/test_events.py")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from hardware.thread_pool import summed_gradients
+from bc.thread_pool import summed_gradients
 from rl.config import PPOConfig
 from rl.config.curriculum import CurriculumConfig
 from rl.ppo.logs import update_metrics

@@ -1,4 +1,4 @@
-"""Mutations of what training reads from the simulator: states, observations, rewards, ends of episodes."""
+"""Mutations of the simulator's outputs: states, observations, rewards, ends of episodes."""
 
 import numpy as np
 

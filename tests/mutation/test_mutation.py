@@ -1,4 +1,4 @@
-"""The runner of mutations: when a mutation counts as noticed, and that it is undone."""
+"""Runner of mutations: outcomes, and restoration of the code."""
 
 import pytest
 

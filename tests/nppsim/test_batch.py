@@ -1,4 +1,4 @@
-"""BatchSimulator: nothing depends on threads, batching, snapshots or observations; restarts; episode records."""
+"""BatchSimulator: independence of threads, batching, snapshots and observations; restarts; episode records."""
 
 import copy
 import hashlib

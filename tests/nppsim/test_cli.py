@@ -1,4 +1,4 @@
-"""python -m nppsim: what it prints, and that every failure is one line and exit status 2."""
+"""``python -m nppsim``: output of the commands, and one-line errors with exit status 2."""
 
 import json
 import subprocess
@@ -79,23 +79,8 @@ def test_extract_level_of_replay_accepted_everywhere(files, tmp_path, capsys):
 def test_film_records_video(files, tmp_path, capsys):
     av = pytest.importorskip("av")
     film = str(tmp_path / "out.mp4")
-    assert (
-        main(
-            [
-                "film",
-                str(files / "play.replay"),
-                film,
-                "--fps",
-                "10",
-                "--scale",
-                "0.25",
-                "--colours",
-                "ocean",
-                "--ghost",
-            ]
-        )
-        == 0
-    )
+    flags = ["--fps", "10", "--scale", "0.25", "--colours", "ocean", "--ghost"]
+    assert main(["film", str(files / "play.replay"), film, *flags]) == 0
     assert "running after 60 frames (1.000 s)" in capsys.readouterr().out
     with av.open(film) as container:
         assert container.streams.video[0].average_rate == 10
@@ -141,19 +126,8 @@ def test_render_sheet_shows_pars_and_outcomes(tmp_path):
     notes, outcomes = level_notes(shown, entries, str(tmp_path / "runs.h5"))
     assert notes == ["par 1.500 s, finished 2 of 3, 1.583 s", "finished 0 of 1", "par 2.000 s, not played"]
     assert outcomes == ["won", "died", ""]
-    assert (
-        main(
-            [
-                "render",
-                "--sheet",
-                str(tmp_path / "set"),
-                "--replays",
-                str(tmp_path / "runs.h5"),
-                str(tmp_path / "a.png"),
-            ]
-        )
-        == 0
-    )
+    sheet = ["--sheet", str(tmp_path / "set"), "--replays", str(tmp_path / "runs.h5")]
+    assert main(["render", *sheet, str(tmp_path / "a.png")]) == 0
 
 
 def test_second_run_planner_or_replay_of_same_level(tmp_path):

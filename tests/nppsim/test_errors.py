@@ -1,4 +1,4 @@
-"""How command lines end."""
+"""Exit status and messages of command lines."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Paths through a level: the fields of the kernels against a heap-based search, and what doors do to them."""
+"""Path fields of the kernels against a heap-based search; doors, mines and one-ways."""
 
 from concurrent.futures import ThreadPoolExecutor
 

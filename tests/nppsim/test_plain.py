@@ -1,4 +1,4 @@
-"""Dataclasses from plain values, and what does not fit."""
+"""Dataclasses from plain values."""
 
 import json
 from collections.abc import Mapping

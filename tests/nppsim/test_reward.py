@@ -1,4 +1,4 @@
-"""Rewards: each term against a reference implementation, shaping that telescopes, and the audit that names bad presets."""
+"""Rewards against a reference implementation, telescoping of shaping, and the audit of presets."""
 
 import numpy as np
 import pytest

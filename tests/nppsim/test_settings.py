@@ -1,4 +1,4 @@
-"""Settings: one field has default, flag, help and limits; parsers and messages follow from it."""
+"""Settings: one dataclass field has default, flag, help and limits; parsers and messages follow from it."""
 
 from dataclasses import MISSING, dataclass
 from pathlib import Path
@@ -10,180 +10,178 @@ from nppsim.settings import Parser, Setting, check_settings, same_setting, setti
 
 
 @dataclass(frozen=True)
-class Brewing:
-    """Settings of every kind."""
+class Training:
+    """A setting of each kind."""
 
-    name: str = setting(MISSING, "of the tea", flag="name")
-    cups: int = setting(2, "how many", flag="cups", aliases=("mugs",), low=1, high=9)
-    strength: float | None = setting(None, "how strong", flag="strength", above=0, below=1)
-    minutes: tuple[int, ...] = setting((3,), "of each infusion", flag="minutes", low=0)
-    milk: bool = setting(False, "add milk", flag="milk")
-    sugar: bool = setting(True, "leave the sugar out", flag="no-sugar")
-    lid: bool = setting(True, "close the pot", flag="lid", switch=True)
-    pot: Path = setting(Path("pot"), "where", flag="pot")
-    leaves: str = setting("green", "which", flag="leaves", choices=("green", "black"))
-    stirring: float = setting(0.5, "without a flag", low=0)
-    plain: int = 0
+    name: str = setting(MISSING, "of the run", flag="name")
+    epochs: int = setting(2, "passes over the data", flag="epochs", aliases=("rounds",), low=1, high=9)
+    dropout: float | None = setting(None, "rate", flag="dropout", above=0, below=1)
+    widths: tuple[int, ...] = setting((3,), "of each layer", flag="widths", low=0)
+    amsgrad: bool = setting(False, "limit steps", flag="amsgrad")
+    shuffle: bool = setting(True, "keep the order", flag="no-shuffle")
+    cache: bool = setting(True, "cache data", flag="cache", switch=True)
+    out: Path = setting(Path("out"), "folder", flag="out")
+    optimizer: str = setting("adam", "kind", flag="optimizer", choices=("adam", "sgd"))
+    momentum: float = setting(0.5, "without a flag", low=0)
+    seed: int = 0
 
     def __post_init__(self):
         check_settings(self)
-        if self.milk and self.leaves == "green":
-            raise ConfigError("green tea takes none", "milk")
+        if self.amsgrad and self.optimizer == "sgd":
+            raise ConfigError("sgd has none", "amsgrad")
 
 
 @dataclass(frozen=True)
-class Serving:
-    cups: int = same_setting(Brewing, "cups")
-    trays: int = setting(1, "trays", low=1)
+class Evaluation:
+    epochs: int = same_setting(Training, "epochs")
+    batches: int = setting(1, "number", low=1)
 
     def __post_init__(self):
         check_settings(self)
 
 
 def parser_of(*owners):
-    parser = Parser(prog="tea")
+    parser = Parser(prog="train")
     for owner in owners:
         parser.add_settings(owner)
     return parser
 
 
-def brew(*argv):
-    parser = parser_of(Brewing)
-    return parser.build(Brewing, parser.parse_args(["--name", "assam", *argv]))
+def built(*argv):
+    parser = parser_of(Training)
+    return parser.build(Training, parser.parse_args(["--name", "first", *argv]))
 
 
 @pytest.mark.parametrize(
     ("argv", "field", "value"),
     [
-        ([], "cups", 2),
-        (["--cups", "3"], "cups", 3),
-        (["--mugs", "3"], "cups", 3),
-        (["--strength", "0.25"], "strength", 0.25),
-        (["--strength", "2.5e-1"], "strength", 0.25),
-        (["--minutes", "1", "2"], "minutes", (1, 2)),
-        (["--milk", "--leaves", "black"], "milk", True),
-        (["--no-sugar"], "sugar", False),
-        (["--no-lid"], "lid", False),
-        (["--lid"], "lid", True),
-        (["--pot", "a/b"], "pot", Path("a/b")),
+        ("", "epochs", 2),
+        ("--epochs 3", "epochs", 3),
+        ("--rounds 3", "epochs", 3),
+        ("--dropout 0.25", "dropout", 0.25),
+        ("--dropout 2.5e-1", "dropout", 0.25),
+        ("--widths 1 2", "widths", (1, 2)),
+        ("--amsgrad --optimizer adam", "amsgrad", True),
+        ("--no-shuffle", "shuffle", False),
+        ("--no-cache", "cache", False),
+        ("--cache", "cache", True),
+        ("--out a/b", "out", Path("a/b")),
+        ("--out tr:out/s3:", "out", Path("tr:out/s3:")),
     ],
 )
-def test_parser_flag_sets_field(argv, field, value):
-    assert getattr(brew(*argv), field) == value
+def test_build_flag_sets_its_field(argv, field, value):
+    assert getattr(built(*argv.split()), field) == value
+
+
+LARGE = "of at least 0 and at most 1,000,000,000,000$"
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--cups", "0"], "--cups 0: give a whole number from 1 to 9"),
-        (["--mugs", "10"], "--cups 10: give a whole number from 1 to 9"),
-        (["--cups", "two"], "argument --cups/--mugs: 'two' is not a whole number"),
-        (["--strength", "1"], "--strength 1.0: give a number above 0 and below 1"),
-        (["--strength", "nan"], "--strength nan: give a number above 0 and below 1"),
-        (
-            ["--minutes", "1", "1e20"],
-            "--minutes 1 100000000000000000000: .* of at least 0 and at most 1,000,000,000,000$",
+        ("--epochs 0", "--epochs 0: give a whole number from 1 to 9"),
+        ("--rounds 10", "--epochs 10: give a whole number from 1 to 9"),
+        ("--epochs two", "argument --epochs/--rounds: 'two' is not a whole number"),
+        ("--dropout 1", "--dropout 1.0: give a number above 0 and below 1"),
+        ("--dropout nan", "--dropout nan: give a number above 0 and below 1"),
+        ("--dropout -1e-4", "--dropout -0.0001: give a number above 0"),
+        ("--dropout -.5E-3", "--dropout -0.0005: give a number above 0"),
+        ("--widths 1 1e20", f"--widths 1 100000000000000000000: give whole numbers {LARGE}"),
+        ("--widths 1 -2", "--widths 1 -2: give whole numbers of at least 0"),
+        ("--optimizer lamb", r"argument --optimizer: invalid choice: 'lamb' \(choose from 'adam', 'sgd'\)"),
+        ("--amsgrad --optimizer sgd", "--amsgrad: sgd has none"),
+        ("--epoch 3", "unknown flag --epoch; did you mean '--epochs'?"),
+        ("--token=hunter2", r"unknown flag --token; --help lists all flags$"),
+        ("--epochs 3 4", "unexpected argument '4'"),
+        *(
+            (f"--out {url}", "--out .*: is not on this machine; give a local path")
+            for url in ("s3://bucket/runs", "gs://bucket", "https://host/levels")
         ),
-        (["--strength", "-1e-4"], "--strength -0.0001: give a number above 0"),
-        (["--strength", "-.5E-3"], "--strength -0.0005: give a number above 0"),
-        (["--minutes", "1", "-2"], "--minutes 1 -2: give whole numbers of at least 0"),
-        (["--leaves", "blue"], r"argument --leaves: invalid choice: 'blue' \(choose from 'green', 'black'\)"),
-        (["--milk"], "--milk: green tea takes none"),
-        (["--cup", "3"], "unknown flag --cup; did you mean '--cups'?"),
-        (["--password=hunter2"], r"unknown flag --password; --help lists all flags$"),
-        (["--cups", "3", "4"], "unexpected argument '4'"),
     ],
 )
-def test_parser_invalid_value_error_names_flag(argv, message):
+def test_build_invalid_value_raises_with_the_flag(argv, message):
     with pytest.raises(ConfigError, match=message):
-        brew(*argv)
+        built(*argv.split())
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"cups": 2.5}, "cups 2.5: give a whole number from 1 to 9"),
-        ({"cups": True}, "cups True: give a whole number"),
-        ({"strength": "weak"}, "strength weak: give a number above 0"),
-        ({"stirring": -1.0}, "stirring -1.0: give a number of at least 0"),
-        ({"stirring": float("inf")}, "stirring inf: give a number"),
-        ({"stirring": 1e10}, "stirring 10000000000.0: give a number of at least 0 and at most 1,000,000,000.0"),
-        ({"stirring": 10**400}, "stirring 10+: give a number of at least 0 and at most"),
+        ({"epochs": 2.5}, "epochs 2.5: give a whole number from 1 to 9"),
+        ({"epochs": True}, "epochs True: give a whole number"),
+        ({"dropout": "weak"}, "dropout weak: give a number above 0"),
+        ({"momentum": -1.0}, "momentum -1.0: give a number of at least 0"),
+        ({"momentum": float("inf")}, "momentum inf: give a number"),
+        ({"momentum": 1e10}, "momentum 10000000000.0: give a number of at least 0 and at most 1,000,000,000.0"),
+        ({"momentum": 10**400}, "momentum 10+: give a number of at least 0 and at most"),
     ],
 )
-def test_check_settings_error_names_field(values, message):
+def test_check_settings_invalid_value_raises_with_the_field(values, message):
     with pytest.raises(ConfigError, match=f"^{message}"):
-        Brewing("assam", **values)
+        Training("first", **values)
 
 
 @pytest.mark.parametrize(("kind", "largest"), [(int, "1,000,000,000,000"), (float, "1,000,000,000.0")])
-def test_unlimited_numbers_have_largest_size(kind, largest):
-    warmth = Setting("how warm", kind=kind)
-    assert warmth.problem(kind(10**20)).endswith(f"number at most {largest}")
-    assert warmth.problem(kind(-(10**20))).endswith(f"number of at least -{largest}")
+def test_problem_number_without_limits_has_a_largest_size(kind, largest):
+    known = Setting("a number", kind=kind)
+    assert known.problem(kind(10**20)).endswith(f"number at most {largest}")
+    assert known.problem(kind(-(10**20))).endswith(f"number of at least -{largest}")
 
 
-def test_parser_missing_required_flag_raises_error():
+def test_parse_args_required_flag_missing_raises():
     with pytest.raises(ConfigError, match="required: --name"):
-        parser_of(Brewing).parse_args([])
+        parser_of(Training).parse_args([])
 
 
-def test_settings_of_knows_field():
-    known = settings_of(Brewing)
-    assert "plain" not in known
-    assert (known["strength"].kind, known["strength"].many, known["strength"].default) == (float, False, None)
-    assert (known["minutes"].kind, known["minutes"].many, known["minutes"].default) == (int, True, (3,))
+def test_settings_of_returns_type_and_default():
+    known = settings_of(Training)
+    assert "seed" not in known
+    assert (known["dropout"].kind, known["dropout"].many, known["dropout"].default) == (float, False, None)
+    assert (known["widths"].kind, known["widths"].many, known["widths"].default) == (int, True, (3,))
     assert known["name"].default is MISSING
 
 
-def test_parser_two_dataclasses_share_flag():
-    parser = parser_of(Brewing, Serving)
-    arguments = parser.parse_args(["--name", "assam", "--cups", "4"])
-    assert parser.build(Brewing, arguments).cups == parser.build(Serving, arguments).cups == 4
-    assert Serving().cups == Brewing("assam").cups
+def test_add_settings_two_dataclasses_share_a_flag():
+    parser = parser_of(Training, Evaluation)
+    arguments = parser.parse_args(["--name", "first", "--epochs", "4"])
+    assert parser.build(Training, arguments).epochs == parser.build(Evaluation, arguments).epochs == 4
+    assert Evaluation().epochs == Training("first").epochs
 
 
-def test_add_setting_without_flag_creates_one():
+def test_add_setting_without_a_flag_is_named_like_the_field():
     parser = Parser()
-    parser.add_setting(Serving, "trays")
-    assert parser.build(Serving, parser.parse_args(["--trays", "2"])).trays == 2
-    with pytest.raises(ConfigError, match="--trays"):
-        parser.parse_args(["--trays", "0"])
+    parser.add_setting(Evaluation, "batches")
+    assert parser.build(Evaluation, parser.parse_args(["--batches", "2"])).batches == 2
+    with pytest.raises(ConfigError, match="--batches"):
+        parser.parse_args(["--batches", "0"])
 
 
-def test_add_flag_default_in_arguments():
+def test_add_flag_value_or_default_is_in_the_arguments():
     parser = Parser()
-    parser.add_flag(Setting("spoons", flag="spoons", kind=int, default=1, low=0))
-    parser.add_flag(Setting("of silver", flag="silver", kind=bool, default=False, refusal="there is none"))
-    assert parser.parse_args([]).spoons == 1
-    with pytest.raises(ConfigError, match="--spoons"):
-        parser.parse_args(["--spoons", "-1"])
-    with pytest.raises(ConfigError, match="^--silver: there is none$"):
-        parser.parse_args(["--silver"])
+    parser.add_flag(Setting("threads", flag="threads", kind=int, default=1, low=0))
+    parser.add_flag(Setting("on a GPU", flag="gpu", kind=bool, default=False, refusal="there is none"))
+    assert parser.parse_args([]).threads == 1
+    for argv, message in ((["--threads", "-1"], "--threads -1"), (["--gpu"], "^--gpu: there is none$")):
+        with pytest.raises(ConfigError, match=message):
+            parser.parse_args(argv)
 
 
-def test_help_shows_meaning_and_default(capsys):
+def test_help_has_meaning_and_default(capsys):
     with pytest.raises(SystemExit):
-        parser_of(Brewing).parse_args(["--help"])
-    text = " ".join(capsys.readouterr().out.split()).replace(
-        "--cups N, --mugs N", "--cups, --mugs N"
-    )  # before Python 3.13
-    assert "--cups, --mugs N how many (default: 2)" in text
-    assert "--no-sugar leave the sugar out (default: off)" in text
-    assert "--name NAME of the tea" in text
+        parser_of(Training).parse_args(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    text = text.replace("--epochs N, --rounds N", "--epochs, --rounds N")  # before Python 3.13
+    assert "--epochs, --rounds N passes over the data (default: 2)" in text
+    assert "--no-shuffle keep the order (default: off)" in text
+    assert "--name NAME of the run" in text
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/runs", "gs://bucket", "https://host/levels"])
-def test_parser_url_as_path_raises_error(url):
-    with pytest.raises(ConfigError, match="--pot .*: is not on this machine; give a local path"):
-        brew("--pot", url)
-    parser = Parser(prog="tea")
+def test_parse_args_url_as_a_path_raises():
+    url, parser = "https://host/levels", Parser(prog="train")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--author", type=str)
-    with pytest.raises(ConfigError, match="out .*: is not on this machine"):
-        parser.parse_args(["--out", url])
     parser.add_argument("replays", nargs="*", metavar="REPLAY")
-    with pytest.raises(ConfigError, match="REPLAY .*: is not on this machine"):
-        parser.parse_args(["mine.replay", url])
+    for argv, message in ((["--out", url], "out .*: is not on"), (["mine.replay", url], "REPLAY .*: is not on")):
+        with pytest.raises(ConfigError, match=message):
+            parser.parse_args(argv)
     assert parser.parse_args(["--out", "s3", "--author", url]).author == url
-    assert brew("--pot", "tr:out/s3:").pot == Path("tr:out/s3:")

@@ -1,4 +1,4 @@
-"""States from files: those that play leads to are let through, those that would crash compiled code are named."""
+"""Validation of states from files."""
 
 import numpy as np
 import pytest

@@ -12,7 +12,7 @@ import flags_page
 import pytest
 
 from hardware import PROFILES, PlanRequest, plan
-from hardware.profiles import BASE_LEARNING_RATE
+from hardware.request import BASE_LEARNING_RATE
 from nppsim.errors import ConfigError, MissingPackageError, redact
 from nppsim.levels.campaign import to_line
 from nppsim.levels.level import LevelError
@@ -238,6 +238,7 @@ def test_flags_document_is_up_to_date_and_so_no_default_changes_unnoticed():
     )
 
 
+CLONED, STAGES, LP = "--replay-data-dir replays", "--curriculum stages", "--curriculum learning_progress"
 GRU = "!--experiment-name x --architectures vision_free+gru"
 SUBTASKS = "!--experiment-name a --architectures vision_free+subtasks50 mlp_baseline --replay-data-dir replays"
 
@@ -264,23 +265,14 @@ SUBTASKS = "!--experiment-name a --architectures vision_free+subtasks50 mlp_base
         ("--use-curriculum --curriculum-threshold 60", "--curriculum-threshold 60.0: .* at most 1"),
         ("--use-curriculum --curriculum-threshold 0.3", "--curriculum-min-threshold 0.4: is above"),
         ("--curriculum quick", "--curriculum quick: known strategies are uniform, stages"),
-        ("--replay-data-dir replays --bc-epochs 0", "--bc-epochs 0"),
+        (f"{CLONED} --bc-epochs 0", "--bc-epochs 0"),
         ("--train-dataset other ./other", "--train-dataset other other: contains a folder twice"),
-        (
-            "--replay-data-dir replays --no-pretraining --bc-epochs 2",
-            "--bc-epochs: has no effect with --no-pretraining",
-        ),
+        (f"{CLONED} --no-pretraining --bc-epochs 2", "--bc-epochs: has no effect with --no-pretraining"),
         ("--test-pretraining", "give --replay-data-dir"),
-        ("--replay-data-dir replays --no-pretraining --mirror-demonstrations", "no effect with --no-pretraining"),
-        (
-            "--replay-data-dir replays --max-demonstrations-per-category 0",
-            "-category 0: give a whole number of at least",
-        ),
+        (f"{CLONED} --no-pretraining --mirror-demonstrations", "no effect with --no-pretraining"),
+        (f"{CLONED} --max-demonstrations-per-category 0", "-category 0: give a whole number"),
         ("--skip-final-eval --record-eval-videos", "leave out --skip-final-eval"),
-        (
-            "--replay-data-dir replays --no-pretraining --bc-kl-coef 0",
-            "--bc-kl-coef: has no effect with --no-pretraining",
-        ),
+        (f"{CLONED} --no-pretraining --bc-kl-coef 0", "--bc-kl-coef: has no effect with --no-pretraining"),
         ("--no-schedules --ent-coef-end 0", "--ent-coef-end: has no effect with --no-schedules"),
         (
             "--ent-coef 0.02 --ent-coef-end 0.001",
@@ -293,44 +285,32 @@ SUBTASKS = "!--experiment-name a --architectures vision_free+subtasks50 mlp_base
         ("--no-enable-lr-annealing --lr-end-share 0.5", "--lr-end-share: has no effect with --no-enable-lr-annealing"),
         (
             "--use-curriculum --disable-trend-advancement --curriculum-trend-rise 0.3",
-            "--curriculum-trend-rise: has no effect with --disable-trend-advancement",
+            "rise: has no effect with --disable-trend-advancement",
         ),
-        ("--curriculum stages --curriculum-regression-threshold 0.7", "a stage that ends at 0.7 would be left for the"),
+        (f"{STAGES} --curriculum-regression-threshold 0.7", "a stage that ends at 0.7 would be left for the"),
+        ("--curriculum plr --curriculum-threshold 0.7", "threshold: has no effect without --curriculum stages"),
         (
-            "--curriculum plr --curriculum-threshold 0.7",
-            "--curriculum-threshold: has no effect without --curriculum stages",
+            f"{STAGES} --curriculum-stage-learning-rate simple=30000",
+            "simple=30000: give STAGE=X with X above 0 and at most 1",
         ),
+        (f"{STAGES} --curriculum-stage-gamma simple=0.9 simple=0.8", "simple=0.9 simple=0.8: gives a stage twice"),
         (
-            "--curriculum stages --curriculum-stage-learning-rate simple=30000",
-            "--curriculum-stage-learning-rate simple=30000: give STAGE=X with X above 0 and at most 1",
-        ),
-        (
-            "--curriculum stages --curriculum-stage-gamma simple=0.9 simple=0.8",
-            "--curriculum-stage-gamma simple=0.9 simple=0.8: gives a stage twice",
+            f"{LP} --curriculum-lp-temperature 1 --curriculum-lp-amplification 2",
+            "amplification: has no effect with --curriculum-lp-temperature",
         ),
         (
-            "--curriculum learning_progress --curriculum-lp-temperature 1 --curriculum-lp-amplification 2",
-            "--curriculum-lp-amplification: has no effect with --curriculum-lp-temperature",
+            f"{LP} --curriculum-basic-progress --curriculum-lp-slow 0.5",
+            "lp-slow: has no effect with --curriculum-basic-progress",
+        ),
+        (f"{CLONED} --bc-kl-coef 0 --bc-kl-share 0.5", "--bc-kl-share: has no effect with --bc-kl-coef 0"),
+        (f"{CLONED} --bc-kl-share 0 --bc-kl-coef 0.5", "--bc-kl-coef: has no effect with --bc-kl-share 0"),
+        (
+            f"{CLONED} --critic-warmup-max-updates 0 --critic-warmup-explained-variance 0.9",
+            "variance: has no effect with --critic-warmup-max-updates 0",
         ),
         (
-            "--curriculum learning_progress --curriculum-basic-progress --curriculum-lp-slow 0.5",
-            "--curriculum-lp-slow: has no effect with --curriculum-basic-progress",
-        ),
-        (
-            "--replay-data-dir replays --bc-kl-coef 0 --bc-kl-share 0.5",
-            "--bc-kl-share: has no effect with --bc-kl-coef 0",
-        ),
-        (
-            "--replay-data-dir replays --bc-kl-share 0 --bc-kl-coef 0.5",
-            "--bc-kl-coef: has no effect with --bc-kl-share 0",
-        ),
-        (
-            "--replay-data-dir replays --critic-warmup-max-updates 0 --critic-warmup-explained-variance 0.9",
-            "--critic-warmup-explained-variance: has no effect with --critic-warmup-max-updates 0",
-        ),
-        (
-            "--replay-data-dir replays --critic-warmup-max-updates 3 --critic-warmup-min-updates 5",
-            "--critic-warmup-min-updates 5: is above --critic-warmup-max-updates 3",
+            f"{CLONED} --critic-warmup-max-updates 3 --critic-warmup-min-updates 5",
+            "updates 5: is above --critic-warmup-max-updates 3",
         ),
         ("--enable-early-stopping --eval-freq 0", "--eval-freq above 0"),
         ("--remote-evaluation --eval-freq 0", "--remote-evaluation needs evaluations during"),
@@ -347,21 +327,15 @@ SUBTASKS = "!--experiment-name a --architectures vision_free+subtasks50 mlp_base
         ("--single-level other/c.map --dev-dataset other", "leave out --dev-dataset"),
         ("!--experiment-name ../x --architectures mlp_baseline", "is not a valid folder name"),
         ("!--experiment-name x --architectures mlp_basline", "did you mean 'mlp_baseline'"),
-        ("--frame-stack-padding repeat", "no effect without --enable-visual-frame-stacking or --enable-state-stacking"),
-        (
-            f"{SUBTASKS} --teacher vision_free+subtasks50",
-            "--teacher vision_free.subtasks50: uses stacked frames or subt",
-        ),
+        ("--frame-stack-padding repeat", "without --enable-visual-frame-stacking or --enable-state-stacking"),
+        (f"{SUBTASKS} --teacher vision_free+subtasks50", "uses stacked frames or subtasks"),
         (f"{GRU} --teacher mlp_baseline", "--teacher mlp_baseline: distillation trains on single decisions"),
         (f"{GRU} --prioritised-alpha 0.5", "--prioritised-alpha 0.5: samples single decisions, but recurrent networks"),
         ("--memory-segment 4", "--memory-segment 4: needs a recurrent network; give NAME.gru"),
         ("--enable-state-stacking --state-stack-size 13", "--state-stack-size 13: .* from 1 to 12"),
         ("--architectures vision_free --enable-visual-frame-stacking", "vision_free.visual4.*stacks visual frames"),
         ("--architectures vision_free_frame_stacked --enable-state-stacking", "already stacks frames"),
-        (
-            "--architectures vision_free_foresight --frame-skip 41",
-            "--frame-skip 41: .* observes 40 frames of look-ahead",
-        ),
+        ("--architectures vision_free_foresight --frame-skip 41", "observes 40 frames of look-ahead"),
         ("--s3-bucket s3://bucket/x", "is not a bucket name"),
         ("--s3-bucket bucket --s3-prefix /", "--s3-prefix /: is empty"),
         ("--set ppo.nonsense=3", r"--set ppo.nonsense: is not a setting; did you mean '[\w-]+'\?$"),

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hardware.thread_pool import ThreadPool
+from bc.thread_pool import ThreadPool
 from nppsim.actions import MIRRORED_ACTION
 from nppsim.batch import BatchSimulator
 from nppsim.observe import layout

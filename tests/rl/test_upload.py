@@ -54,7 +54,7 @@ def stored(client):
     return {item["Key"]: item["Size"] for item in client.list_objects_v2(Bucket="results").get("Contents", [])}
 
 
-def test_new_and_changed_files_are_uploaded_and_nothing_else(store, run_folder):
+def test_sync_uploads_new_and_changed_files(store, run_folder):
     uploader = Uploader(CONFIG, run_folder.name)
     base = f"experiments/{run_folder.name}"
     assert uploader.sync(run_folder) == 2
@@ -65,7 +65,7 @@ def test_new_and_changed_files_are_uploaded_and_nothing_else(store, run_folder):
     assert store.get_object(Bucket="results", Key=f"{base}/config.json")["Body"].read() == b'{"new": 1}'
 
 
-def test_the_manifest_lets_another_process_go_on(store, run_folder):
+def test_sync_manifest_of_other_process_continues(store, run_folder):
     Uploader(CONFIG, run_folder.name).sync(run_folder)
     manifest = json.loads((run_folder / MANIFEST).read_text())
     assert manifest["bucket"] == "results"
@@ -74,7 +74,7 @@ def test_the_manifest_lets_another_process_go_on(store, run_folder):
     assert "a-secret-for-tests" not in (run_folder / MANIFEST).read_text()
 
 
-def test_a_failed_upload_is_told_and_repeated(store, run_folder):
+def test_sync_failed_upload_raises_and_retries(store, run_folder):
     uploader = Uploader(CONFIG, run_folder.name)
     upload, calls = uploader._client.upload_file, []
 
@@ -91,13 +91,13 @@ def test_a_failed_upload_is_told_and_repeated(store, run_folder):
     assert uploader.sync(run_folder) == 1
 
 
-def test_a_missing_bucket_is_an_error_at_the_start(store):
+def test_uploader_missing_bucket_raises(store):
     with pytest.raises(UploadError, match="bucket 'nothing-here'"):
         Uploader(UploadConfig(bucket="nothing-here"), "run")
 
 
 @pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
-def test_credentials_come_from_the_environment_and_nowhere_else(store, monkeypatch, tmp_path, name):
+def test_uploader_credentials_only_from_environment(store, monkeypatch, tmp_path, name):
     (tmp_path / "credentials").write_text("[default]\naws_access_key_id = a\naws_secret_access_key = b\n")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.delenv(name)
@@ -105,7 +105,7 @@ def test_credentials_come_from_the_environment_and_nowhere_else(store, monkeypat
         Uploader(CONFIG, "run")
 
 
-def test_an_unreachable_store_is_told_without_secrets(store, monkeypatch):
+def test_uploader_unreachable_store_error_is_redacted(store, monkeypatch):
     monkeypatch.setattr("rl.upload.ATTEMPTS", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://name:a-secret-for-tests@127.0.0.1:9")
     with pytest.raises(UploadError, match="check the network, AWS_ENDPOINT_URL") as error:
@@ -113,19 +113,19 @@ def test_an_unreachable_store_is_told_without_secrets(store, monkeypatch):
     assert "a-secret-for-tests" not in str(error.value)
 
 
-def test_an_endpoint_that_is_no_address_is_told(store, monkeypatch):
+def test_uploader_invalid_endpoint_raises(store, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "nonsense")
     with pytest.raises(UploadError, match="S3 cannot be used: .*nonsense"):
         Uploader(CONFIG, "run")
 
 
-def test_without_boto3_the_extra_is_named(store, monkeypatch):
+def test_uploader_without_boto3_raises(store, monkeypatch):
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'nppsim\[s3\]'"):
         Uploader(CONFIG, "run")
 
 
-def test_a_broken_manifest_says_what_to_do(store, run_folder):
+def test_sync_broken_manifest_raises(store, run_folder):
     (run_folder / MANIFEST).write_text("{")
     with pytest.raises(UploadError, match="not JSON .* delete it"):
         Uploader(CONFIG, run_folder.name).sync(run_folder)

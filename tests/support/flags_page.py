@@ -42,7 +42,7 @@ _SYNONYMS = (  # flag, its other name, the command lines that have both
     ("output-dir", "out", f"train_and_compare.py pretrain_bc.py {_OUTPUT_LINES}".split()),
     ("out", "output", ["perf_benchmark.py"]),
     ("out", "json", ["profile_multi_config.py"]),
-    ("architectures", "architecture", ["train_and_compare.py", "pretrain_bc.py", "hardware plan"]),
+    ("architectures", "architecture", ["train_and_compare.py", "pretrain_bc.py", "hardware_plan.py"]),
     ("categories", "category", ["generate_levels.py"]),
     ("test-dataset", "levels", ["evaluate.py"]),
     ("replay-data-dir", "replays", ["perf_benchmark.py"]),
@@ -54,7 +54,7 @@ _SYNONYMS = (  # flag, its other name, the command lines that have both
     ("episodes-per-category", "num-eval-episodes", ["pretrain_bc.py"]),
     ("deterministic-eval", "deterministic", ["train_and_compare.py", "evaluate.py", "pretrain_bc.py"]),
     ("record-eval-videos", "record-videos", ["train_and_compare.py", "evaluate.py"]),
-    ("hardware-profile", "profile", ["hardware plan"]),
+    ("hardware-profile", "profile", ["hardware_plan.py"]),
     ("num-envs", "envs", ["perf_benchmark.py", "profile_multi_config.py"]),
 )
 _OTHER_NOTES = """

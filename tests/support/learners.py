@@ -16,7 +16,7 @@ from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.distributed.ranks import SINGLE_PROCESS
 from rl.policy.architectures import get_architecture
-from rl.policy.serialization import pack, unpack
+from rl.policy.checkpoint import from_bytes, to_bytes
 from rl.ppo import make_ppo as ppo_for
 from rl.ppo.vec_env import BatchVecEnv
 from rl.seeds import own_seed
@@ -32,7 +32,7 @@ AT_ONCE = {"critic_warmup_min_updates": 0, "critic_warmup_max_updates": 0, "lear
 
 def stored(state):
     """The state as a checkpoint returns it."""
-    return unpack(*pack(state, "state"))
+    return from_bytes(to_bytes(state, "state"))
 
 
 def as_text(state):

@@ -1,4 +1,4 @@
-"""Make installed packages look missing."""
+"""Simulate missing packages."""
 
 import sys
 

@@ -40,10 +40,15 @@ PLAN = {
     "settings": {"num_envs": {"value": 512, "source": "default", "note": ""}}, "batch_size": 8192, "updates": 489,
     "host_bytes": 1.8e9, "host_budget": 20.2e9, "device_bytes": 0, "device_budget": 0, "warnings": [], "gpus": 0,
 }  # fmt: skip
-# Entry of a run without imitation and final evaluation in the content of experiment.json.
+# Entry of a run without imitation and final evaluation in results.json.
 BARE = {
-    "results": {"random": None, "bc": None, "ppo": None}, "delivered": "", "checklist": [], "doctor": None,
-    "comparisons": [], "bc": None, "transfer": None, "speed": {"decisions_per_s": 51234.5, "share": {}}, "plan": PLAN,
-    "wall_time_s": 611.5, "paths": {"tensorboard": "none", "run": "none", "films": []}, "events": [], "settings": {},
-    "audit": [],
+    "title": "vision_free", "suites": {"test": {}}, "baselines": {"random": None, "bc": None}, "delivered": "",
+    "checklist": [], "doctor": None, "comparisons": [], "bc": None, "transfer": None,
+    "speed": {"decisions_per_s": 51234.5, "share": {}}, "plan": PLAN, "wall_time_s": 611.5, "folder": "none", "films": [],
+    "events": [], "settings": {},
 }  # fmt: skip
+
+
+def architectures(**runs):
+    """Return "architectures" of results.json with one seed per label.  runs: label -> entry of a run."""
+    return {label: {"seeds": {"0": entry | {"title": label}}} for label, entry in runs.items()}

@@ -56,11 +56,10 @@ def train(ranks, folder):
     torch.save((before, weights(ppo.policy), ppo.sampler.episodes), folder / f"update_{ranks.rank}.pt")
     ppo.logger.dump(ppo.num_timesteps)
     update(ppo)
-    state, there = (copy.deepcopy(ppo.training_state()) if not ranks.rank else {}), weights(ppo.policy)
+    state, there = copy.deepcopy(ppo.training_state()), weights(ppo.policy)
     update(ppo)
     first = weights(ppo.policy)
-    if not ranks.rank:
-        ppo.load_training_state(there, state)
+    ppo.load_training_state(there, state)
     roll_out(ppo)
     ppo.update()
     assert all(torch.equal(tensor, first[name]) for name, tensor in weights(ppo.policy).items())
@@ -77,10 +76,10 @@ def die(ranks, folder):
 
 
 def fail_first(ranks, folder):
-    """The first process fails while the second serves."""
+    """The first process fails while the second waits for its broadcast."""
     if not ranks.rank:
         raise ValueError("broken on purpose")
-    left_alone(lambda: ranks.serve(None), folder)
+    left_alone(lambda: ranks.broadcast(None), folder)
 
 
 def fail_second(ranks, folder):

@@ -1,4 +1,4 @@
-"""Generators: pure, valid, varied; and the level sets made of their levels."""
+"""Level generators: deterministic, valid, varied; level sets made with them."""
 
 import contextlib
 import hashlib
@@ -16,7 +16,6 @@ from nppsim.bank import LevelBank
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES, GENERATORS, LESS_IS_HARDER, RECIPES, generate, recipe
 from nppsim.generate import make as dataset_module
-from nppsim.generate.cave import Cave, level_ground, sections
 from nppsim.generate.chamber import chamber
 from nppsim.generate.chambers import chambers
 from nppsim.generate.course import course
@@ -25,12 +24,10 @@ from nppsim.generate.minimal import minimal
 from nppsim.generate.rooms import GROUPS
 from nppsim.generate.sketch import line_with_mines
 from nppsim.generate.variety import MEASURES, variety
-from nppsim.generate.vertical import vertical
 from nppsim.levels import kinds
 from nppsim.levels import level_set as levelset_module
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint  # fmt: skip
 from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError, check_disjoint
-from nppsim.levels.stage import ROWS
 
 from programs import load_script
 
@@ -288,34 +285,6 @@ def test_generate_simplest_has_no_mines_or_deep_falls():
         assert np.ptp(rows) + 1 <= 7, "a fall of more than 7 tiles can kill"
 
 
-def test_cave_heights_become_tiles():
-    ground = np.array([(0, 0), (0, 1), (1, 2), (2, 4), (4, 4), (4, 2), (2, 1), (1, 1), (1, 0)])
-    ceiling = level_ground(9, 1)
-    assert Cave(ground, ceiling, 4).tiles().tolist() == [
-        [2] * 9,
-        [0] * 9,
-        [0, 0, 0, 8, 1, 9, 0, 0, 0],
-        [0, 20, 24, 1, 1, 1, 25, 4, 21],
-    ]
-    upside_down = Cave(level_ground(4), np.array([(0, 2), (2, 1), (1, 0), (0, 1)]), 2)
-    assert upside_down.tiles()[0].tolist() == [7, 22, 18, 19]
-    assert Cave(sections((1, 0), (1, 4)), level_ground(2), 3).tiles()[:, 1].tolist() == [0, 1, 1]
-
-
-def test_cave_spawn_is_12_px_above_ground():
-    cave = Cave(np.array([(0, 0), (2, 2), (2, 4)]), level_ground(3), 4)
-    assert [cave.standing(column) for column in range(3)] == [(2, 14), (6, 10), (10, 8)]
-    assert cave.flat() == [0, 1]
-
-
-def test_vertical_platforms_leave_a_path():
-    for seed in range(50):
-        level = vertical(seed, width=(3, 5), height=(8, 14), climb=True, platforms=True)
-        rows = np.flatnonzero((level.tiles != SOLID).any(axis=1))
-        assert ROWS >= len(rows) >= 8
-        assert (level.tiles[rows] != SOLID).any(axis=1).all()
-
-
 def test_course_thwumps_hang_below_ceiling():
     for seed in range(30):
         level = course(seed, kinds=["launch", "thwump"], stations=(3, 3), height=(12, 12))
@@ -345,19 +314,6 @@ def test_make_level_set_has_distinct_levels_per_category(tmp_path):
     assert GENERATORS[entry.generator](entry.seed, **entry.parameters) == level_set[17]
 
 
-def test_make_level_set_interrupted_is_completed_identically(tmp_path):
-    def stop_at_20(category, made):
-        if category == "simpler" and made == 20:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        make_level_set(tmp_path / "a", ["simplest", "simpler"], 30, seed=0, progress=stop_at_20)
-    assert len(LevelSet.open(tmp_path / "a")) == 50
-    resumed = make_level_set(tmp_path / "a", ["simplest", "simpler"], 30, seed=0)
-    straight = make_level_set(tmp_path / "b", ["simplest", "simpler"], 30, seed=0)
-    assert resumed.entries == straight.entries
-
-
 def test_make_level_set_exclude_keeps_sets_disjoint(tmp_path):
     train = make_level_set(tmp_path / "train", ["simplest"], 200, seed=0)
     test = make_level_set(tmp_path / "test", ["simplest"], 50, seed=1, exclude=[train])
@@ -374,12 +330,6 @@ def test_make_level_set_resume_with_new_exclude_raises_error(tmp_path, turned):
     with pytest.raises(LevelSetError, match=r"1 of 3 levels of .*set are also in .*other"):
         make_level_set(tmp_path / "set", ["simple"], 4, seed=0, exclude=[other])
     assert len(LevelSet.open(tmp_path / "set")) == 3
-
-
-def test_make_level_set_resume_with_other_seed_raises_error(tmp_path):
-    make_level_set(tmp_path / "set", ["simplest"], 2, seed=0)
-    with pytest.raises(GenerateError, match=r"simplest/000000\.map was made with --seed 0, not with --seed 1"):
-        make_level_set(tmp_path / "set", ["simplest"], 2, seed=1)
 
 
 def test_make_level_set_resume_with_other_difficulty_raises_error(tmp_path):
@@ -402,17 +352,17 @@ def test_make_level_set_unfinished_levels_of_other_difficulty_raise_error(tmp_pa
         make_level_set(tmp_path / "set", ["simple"], 1, seed=0, difficulty=0.8, verify=lambda level: 1)
 
 
-def test_make_level_set_foreign_levels_raise_error(tmp_path):
-    LevelSet.write(tmp_path / "set", [(generate("simple", 1)[0], LevelEntry("mine", seed=1))])
+def test_make_level_set_other_origin_raises_error(tmp_path):
+    make_level_set(tmp_path / "seed", ["simplest"], 2, seed=0)
+    with pytest.raises(GenerateError, match=r"simplest/000000\.map was made with --seed 0, not with --seed 1"):
+        make_level_set(tmp_path / "seed", ["simplest"], 2, seed=1)
+    LevelSet.write(tmp_path / "foreign", [(generate("simple", 1)[0], LevelEntry("mine", seed=1))])
     with pytest.raises(GenerateError, match=r"mine/000000\.map was made by other means, not with --seed 0"):
-        make_level_set(tmp_path / "set", ["simple"], 1, seed=0)
-
-
-def test_make_level_set_unverified_set_not_completed_with_verified(tmp_path):
-    main(["generate", "simple", str(tmp_path / "set"), "--count", "2"])
+        make_level_set(tmp_path / "foreign", ["simple"], 1, seed=0)
+    main(["generate", "simple", str(tmp_path / "unverified"), "--count", "2"])
     with pytest.raises(GenerateError, match=r"simple/000000\.map has no par_frames.* \(2 such levels\)"):
-        make_level_set(tmp_path / "set", ["simple"], 2, seed=0, verify=lambda level: 1)
-    assert len(make_level_set(tmp_path / "set", ["simple"], 3, seed=0)) == 3
+        make_level_set(tmp_path / "unverified", ["simple"], 2, seed=0, verify=lambda level: 1)
+    assert len(make_level_set(tmp_path / "unverified", ["simple"], 3, seed=0)) == 3
 
 
 def die(level):
@@ -450,11 +400,6 @@ def test_make_level_set_unfinishable_levels_in_own_folder(tmp_path, workers):
     assert count_unfinished(tmp_path / "set") == {"simple": len(unfinished)}
     seeds = [entry.seed for entry in (*level_set.entries, *unfinished.entries)]
     assert sorted(seeds) == list(range(5 * 10**9, max(seeds) + 1)), "no level is lost or counted twice"
-
-
-def test_make_level_set_all_finishable_creates_no_unfinished_folder(tmp_path):
-    make_level_set(tmp_path / "set", ["simple"], 5, seed=5, verify=lambda level: 1)
-    assert not (tmp_path / "set" / UNFINISHED).exists() and count_unfinished(tmp_path / "set") == {}
 
 
 @given(
@@ -515,6 +460,8 @@ def test_script_makes_level_set_and_reports_errors(script, tmp_path, capsys):
     assert script.main(["--category", "simplest", "--count", "5", "--seed", "0", "--out", out]) == 0
     assert "5 levels of category simplest" in capsys.readouterr().out
     assert all(entry.par_frames for entry in LevelSet.open(out).entries)
+    assert script.main(["--report", "set", "--count", "5"]) == 2
+    assert "--report makes no levels" in capsys.readouterr().err
     assert script.main(["--count", "5", "--seed", "1", "--out", out]) == 2
     assert "error: " in capsys.readouterr().err
     assert script.main(["--count", "5", "--seed", "0", "--out", out, "--workers", "0"]) == 2
@@ -522,11 +469,6 @@ def test_script_makes_level_set_and_reports_errors(script, tmp_path, capsys):
     inside = f"{out}/index.json/inner"
     assert script.main(["--count", "5", "--seed", "0", "--out", inside]) == 2
     assert capsys.readouterr().err.startswith(f"error: --out {inside}: cannot be written (")
-
-
-def test_script_report_makes_no_levels(script, capsys):
-    assert script.main(["--report", "set", "--count", "5"]) == 2
-    assert "--report makes no levels" in capsys.readouterr().err
 
 
 def test_script_exclude_several_sets(script, tmp_path):
@@ -541,16 +483,9 @@ def test_script_exclude_several_sets(script, tmp_path):
 
 def test_script_counts_unfinished_levels(script, tmp_path, capsys):
     arguments = [
-        "--category",
-        "simple",
-        "--count",
-        "6",
-        "--seed",
-        "5",
         "--out",
         str(tmp_path / "set"),
-        "--difficulty",
-        "0.5",
+        *["--category", "simple", "--count", "6", "--seed", "5", "--difficulty", "0.5"],
     ]
     assert script.main(arguments) == 0
     lost = len(LevelSet.open(tmp_path / "set" / UNFINISHED))

@@ -1,4 +1,4 @@
-"""NppEnv: the contracts of Gymnasium and Stable-Baselines3."""
+"""NppEnv: contracts of Gymnasium and Stable-Baselines3."""
 
 import inspect
 import warnings

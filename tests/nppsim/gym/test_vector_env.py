@@ -1,4 +1,4 @@
-"""NppVectorEnv: the same game as NppEnv, and the contracts of Gymnasium's vector environments."""
+"""NppVectorEnv: equality with NppEnv, and the contracts of Gymnasium's vector environments."""
 
 import threading
 

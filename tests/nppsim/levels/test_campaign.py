@@ -1,4 +1,4 @@
-"""Campaign files: lines, addresses, damaged files, and level sets of them."""
+"""Campaign files: lines, addresses, damaged files, level sets."""
 
 import json
 

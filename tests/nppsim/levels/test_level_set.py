@@ -1,4 +1,4 @@
-"""Level sets: the index, plain folders, what goes wrong with either, and the disjointness of train and test."""
+"""Level sets: index, plain folders, errors, and disjointness of train and test."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The benchmark at its smallest: the promised JSON, and figures that are counted rightly."""
+"""python -m nppsim bench at its smallest sizes: JSON, table, comparison with a stored baseline, refusals."""
 
 import json
 
@@ -14,7 +14,7 @@ from places import EXCERPT
 from worlds import corridor
 
 
-def test_the_json_has_the_promised_form(capsys, monkeypatch, tmp_path):
+def test_bench_json_has_the_documented_keys(capsys, monkeypatch, tmp_path):
     (tmp_path / "S.txt").write_text(f"{to_line(corridor())}\n")
     for name in ("NUM_ENVS", "PHYSICS_ENVS", "NUM_DECISIONS"):
         monkeypatch.setattr(bench, name, 8)
@@ -40,29 +40,33 @@ def test_the_json_has_the_promised_form(capsys, monkeypatch, tmp_path):
     assert decisions["frames_per_s_per_core"] == pytest.approx(4 * decisions["decisions_per_s_per_core"])
 
 
-def test_damaged_and_unsupported_levels_of_the_game_are_left_out(tmp_path):
+def test_campaign_levels_leaves_out_damaged_and_unsupported_levels(tmp_path):
     readable, unsupported = corridor(), corridor(entities=[(27, 60, 46)])
     (tmp_path / "S.txt").write_text(f"{to_line(readable)}\n{to_line(unsupported)}\n$damaged#00#\n")
     levels, left_out = campaign_levels(tmp_path / "S.txt")
     assert [level.fingerprint for level in levels] == [readable.fingerprint] and left_out == 2
 
 
-def test_per_core_is_the_total_shared_among_threads():
-    result = bench._measured(bench.Work("frames", lambda: 10), threads=2, rounds=1, seconds=1e-6)
-    assert result["per_s_per_core"] == result["per_s"] / 2 == result["frames_per_s_per_core"]
-
-
-def test_results_are_a_table_of_figures(monkeypatch, capsys):
-    result = bench._measured(bench.Work("levels", lambda: 10), threads=1, rounds=1, seconds=1e-6)
+def test_bench_prints_a_table_and_compares_with_a_baseline(monkeypatch, capsys, tmp_path):
+    result = bench.measure_work(bench.Work("levels", lambda: 10), threads=2, rounds=1, seconds=1e-6)
+    assert result["per_s_per_core"] == result["per_s"] / 2
     monkeypatch.setattr(bench, "benchmark", lambda plays, **settings: iter([("level_compile/1", result)]))
-    assert main(["bench", "--traces", str(EXCERPT)]) == 0
-    printed = capsys.readouterr()
-    assert "--campaign" in printed.err
-    last = printed.out.splitlines()[-1]
-    assert last.startswith(f"| level_compile/1 | levels | {result['per_s']:,.0f} |")
+    stored = tmp_path / "bench.json"
+    for factor, status in ((1.1, 0), (2.0, 1)):
+        relative = {loop: factor * value for loop, value in result["relative"].items()}
+        stored.write_text(json.dumps({"workloads": {"level_compile/1": {"relative": relative}}}))
+        assert main(["bench", "--traces", str(EXCERPT), "--baseline", str(stored)]) == status
+        printed = capsys.readouterr()
+        last = printed.out.splitlines()[-1]
+        assert last.startswith(f"| level_compile/1 | levels | {result['per_s']:,.0f} |")
+        assert last.endswith(f"| {1 / factor:.2f} to {1 / factor:.2f} |")
+        assert ("more than 20% slower than" in printed.err) == bool(status)
+    stored.write_text("[]")
+    assert main(["bench", "--traces", str(EXCERPT), "--baseline", str(stored)]) == 2
+    assert "give the output of python -m nppsim bench --json" in capsys.readouterr().err
 
 
-def test_settings_out_of_range_are_errors(capsys):
+def test_bench_invalid_settings_are_errors(capsys):
     for flags, message in (
         (["--rounds", "0"], "--rounds 0: give a whole number of at least 1"),
         (["--threads", "4096"], "the number of usable cores"),

@@ -1,4 +1,4 @@
-"""The players: frames go where the simulator says, decisions follow their rows, and what is nowhere is found."""
+"""FramePlayer and DecisionPlayer agree with the simulator."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def plays():
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_frames_are_those_of_the_recording_and_then_start_again(plays, threads):
+def test_frame_player_restarts_at_the_end_of_a_recording(plays, threads):
     player = FramePlayer(LevelBank([play.level for play in plays]), [play.inputs for play in plays], 5, threads=threads)
     frames = max(len(play.inputs) for play in plays) + 30
     assert player.play(frames - 7) + player.play(7) == 5 * frames
@@ -31,7 +31,7 @@ def test_frames_are_those_of_the_recording_and_then_start_again(plays, threads):
         assert (ninja["x"], ninja["y"]) == tuple(expected)
 
 
-def test_without_restart_a_play_goes_on_after_a_death(plays):
+def test_frame_player_without_restart_continues_after_a_death(plays):
     suicide = np.full(40, 8, np.uint8)  # the self-destruct bit
     player = FramePlayer(LevelBank([EMPTY]), [suicide])
     player.play(40, restart=False)
@@ -41,7 +41,7 @@ def test_without_restart_a_play_goes_on_after_a_death(plays):
     assert player.ninjas["frame"][0] == 40 % simulate(EMPTY, suicide).frames
 
 
-def test_decisions_follow_their_rows_again_and_again():
+def test_decision_player_repeats_its_rows():
     actions = np.random.default_rng(0).integers(6, size=(3, 2))
     next_level = np.array([[0, 1], [1, 0], [1, 1]], np.int32)
     simulator = BatchSimulator([EMPTY, EMPTY], 2, threads=1, profile=True)

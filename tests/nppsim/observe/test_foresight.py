@@ -1,4 +1,4 @@
-"""``foresight`` agrees with what then happens; its reference implementation is in test_observations and the shadow tests."""
+"""Foresight against simulation; test_observations and the shadow tests use its reference implementation."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Graphs of levels: what they are made of, and that ``graph_state`` names the right one."""
+"""Level graphs, and their identification by ``graph_state``."""
 
 import itertools
 

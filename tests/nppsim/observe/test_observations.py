@@ -1,4 +1,4 @@
-"""Observations against reference implementations that follow the documented meaning, along random play on random levels."""
+"""Observations against reference implementations, along random play on random levels."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""docs/observations.md and the docstring of NppEnv tell every key and component, as the layout has them."""
+"""docs/observations.md and the docstring of NppEnv list every key and component of the layout."""
 
 import re
 

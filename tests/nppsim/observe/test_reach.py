@@ -1,4 +1,4 @@
-"""Branches of foresight omit movers; what they observe equals that of branches with all movers, which the reference plays."""
+"""Foresight with omitted movers equals foresight with all movers."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Stacks of frames: names, and the simulator's against a queue of frames for each environment."""
+"""Frame stacking: names, and equality with a queue of frames per environment."""
 
 from collections import deque
 

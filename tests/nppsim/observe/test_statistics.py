@@ -1,4 +1,4 @@
-"""Streaming statistics against numpy on the whole data, and every refusal."""
+"""Streaming statistics against numpy, and refused input."""
 
 import numpy as np
 import pytest

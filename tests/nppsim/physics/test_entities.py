@@ -1,4 +1,4 @@
-"""One entity at a time: how it looks to the agent, and rules that no recorded trace and no scenario shows."""
+"""Single entities: their observations, and rules that no recorded trace or scenario covers."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Evil ninjas: the kernels against the naive simulator, and what depends on the ninja's earlier positions."""
+"""Evil ninjas against the naive simulator, and their dependence on earlier positions."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The physics against numbers of the reference: scenes with their numbers, to 1e-6."""
+"""Physics against recorded scenarios of the reference, to 1e-6."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Tiles become segments as the rulebook says, and the fast queries answer like the naive simulator, to the bit."""
+"""Segments of tiles, and geometric queries, against the naive simulator, bit for bit."""
 
 import math
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Beams, shots, crosshairs and rockets are drawn where and when the simulator has them."""
+"""Drawing of beams, shots, crosshairs and rockets."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Pictures of environments while they are played: right, of one size, and taken by Gymnasium's wrappers and by a window."""
+"""Pictures of running environments, for Gymnasium's wrappers and for a window."""
 
 import gymnasium
 import numpy as np

@@ -1,4 +1,4 @@
-"""Nothing that a level file, a replay or a caller holds ends in a traceback: it is drawn, or refused by name."""
+"""Unusual levels, replays and arguments are drawn or refused with an error."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Pictures: tile shapes against a naive reference, what is drawn where, cropping, and film frames."""
+"""Pictures: tile shapes against a naive reference, placement, cropping and film frames."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Objectives of the planner: orders of goals against all permutations, and levels whose answers are known."""
+"""Planner objectives: orders of goals against all permutations, and levels with known answers."""
 
 import itertools
 

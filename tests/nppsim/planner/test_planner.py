@@ -1,4 +1,4 @@
-"""Search in the simulator: runs that finish, and recordings on the decision grid."""
+"""Planner: winning runs by search, and re-timing of recordings."""
 
 import heapq
 import sys

@@ -1,4 +1,4 @@
-"""python -m nppsim diff: where two runs of a level part, and where frames are gained and lost."""
+"""``nppsim diff``: first difference of two runs, frames gained and lost."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Input files: bytes without a level, plain, packed, of an episode, and in saved replays of the game."""
+"""Input files: plain, packed, of an episode, and in the game's saved replays."""
 
 import zlib
 

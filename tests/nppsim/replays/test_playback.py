@@ -1,4 +1,4 @@
-"""python -m nppsim replays: how many replays end, in a table and as JSON."""
+"""``nppsim replays``: outcomes of many replays, as a table and as JSON."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Replay files: what each format holds, and that a damaged file gives one clear error and never anything else."""
+"""Replay files: content of each format, and errors for damaged files."""
 
 import struct
 

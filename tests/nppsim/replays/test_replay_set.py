@@ -1,4 +1,4 @@
-"""Files of many replays: what is written is read, appending never loses anything, damage gives one clear error."""
+"""Replay sets: round trips, interrupted writes, and errors for damaged files."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Charts: each is a PNG of the size that the pages expect, and draws what is unusual without complaint."""
+"""Charts as PNG images."""
 
 import io
 

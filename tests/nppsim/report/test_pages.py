@@ -1,4 +1,4 @@
-"""The frame of all reports: plain data as tables, texts escaped, sections and their links, what it needs to be installed."""
+"""Report pages: tables, escaping, sections, optional packages."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Shadow validation: the simulator and its references agree to the byte, and a value that is broken on purpose is found."""
+"""Shadow validation: agreement with the references, and detection of injected errors."""
 
 import os
 import re

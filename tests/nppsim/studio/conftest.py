@@ -1,4 +1,4 @@
-"""A studio of a few levels, and a browser's view of it."""
+"""A studio with a few levels, and a client."""
 
 from dataclasses import replace
 

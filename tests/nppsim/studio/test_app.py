@@ -1,4 +1,4 @@
-"""The studio over HTTP: the gallery, files that are opened, replays, recordings and what becomes of them."""
+"""The studio over HTTP: gallery, opened files, replays, recordings and demonstrations."""
 
 import base64
 from urllib.parse import quote

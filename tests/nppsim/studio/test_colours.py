@@ -1,4 +1,4 @@
-"""Texts are legible: contrast of texts and their backgrounds, light and dark, as WCAG 2 has it (AA: 4.5 to 1)."""
+"""Contrast of texts and backgrounds in all colour schemes (WCAG 2 AA: 4.5 to 1)."""
 
 import re
 

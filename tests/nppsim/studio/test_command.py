@@ -1,4 +1,4 @@
-"""The command: output, refusals, and start and end of the server."""
+"""Command ``studio``: output, refused arguments, start and end of the server."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Documents of levels, frames and runs agree with the simulator, bit for bit where they are not rounded."""
+"""Documents of levels, frames and runs against the simulator."""
 
 import base64
 import json

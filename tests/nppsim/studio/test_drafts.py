@@ -1,4 +1,4 @@
-"""Drafts of levels: they are the levels that they describe, both ways, and what is wrong with them is said."""
+"""Drafts of levels: conversion in both directions, and diagnostics."""
 
 import copy
 from pathlib import Path

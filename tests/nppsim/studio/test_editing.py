@@ -1,4 +1,4 @@
-"""The server's side of the editor: drafts become levels and files, and are checked on a socket."""
+"""Server side of the editor: drafts, files, and checks over the socket."""
 
 import json
 from dataclasses import replace
@@ -7,12 +7,12 @@ import pytest
 
 from nppsim.levels.level import Level
 from nppsim.studio import editing
+from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.agents import EpisodeEnd
 from nppsim.studio.app import Studio
 from nppsim.studio.drafts import draft_of
 from nppsim.studio.errors import StudioError
 from nppsim.studio.library import Library, _without_ending
-from nppsim.studio.roster import Roster
 from nppsim.studio.security import Access
 
 from worlds import corridor, straight
@@ -105,7 +105,7 @@ def test_check_draft_then_search(page):
             "error": "draft is not a level draft: title, tiles, spawn, entities missing", "number": 2,
         }  # fmt: skip
         assert "check missing" in ask({"number": 3})["error"]
-        assert "no agent" in ask({"tries": DRAFT, "agent": "77", "number": 4})["error"]
+        assert "no agent" in ask({"evaluate": DRAFT, "agent": "77", "number": 4})["error"]
         assert ask({"check": DRAFT, "number": 5}) == {"diagnostics": [], "number": 5}
         assert socket.receive_json() == {"search": {"state": "starting"}, "number": 5}
         found = socket.receive_json()
@@ -125,19 +125,19 @@ class Runner:
     def load_agent(self, path):
         return self
 
-    def tries(self, levels, episodes, *, seed=0, deterministic=False):
+    def evaluate(self, levels, episodes, *, seed=0, deterministic=False):
         assert levels == [corridor()]
         for number in range(episodes):
             yield EpisodeEnd(0, "won" if number % 2 else "died", 60, 0.0, 0.0)
 
 
 def test_agent_tries_draft(page, tmp_path):
-    page.studio.roster = Roster([tmp_path / "agent"], find=Runner)
+    page.studio.registry = AgentRegistry([tmp_path / "agent"], find=Runner)
     with page.client, page.socket("edit") as socket:
-        socket.send_text(json.dumps({"tries": DRAFT, "agent": "0", "number": 1}))
-        expected = [socket.receive_json()["tries"] for _ in range(8)]
-    assert expected[0] == {"wins": 4, "tries": 8, "of": 64}
-    assert expected[-1] == {"wins": 32, "tries": 64, "of": 64}
+        socket.send_text(json.dumps({"evaluate": DRAFT, "agent": "0", "number": 1}))
+        expected = [socket.receive_json()["evaluated"] for _ in range(8)]
+    assert expected[0] == {"wins": 4, "episodes": 8, "of": 64}
+    assert expected[-1] == {"wins": 32, "episodes": 64, "of": 64}
 
 
 def test_number_of_editors_is_bounded(page, monkeypatch):

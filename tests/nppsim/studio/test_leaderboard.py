@@ -1,4 +1,4 @@
-"""The leaderboard: best runs per level and player, which survive a restart."""
+"""Leaderboard: best runs per level and player, stored on disk."""
 
 import numpy as np
 import pytest

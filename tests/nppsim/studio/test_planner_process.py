@@ -1,4 +1,4 @@
-"""The planner beside the server: it finishes levels, reports failure, and is cancelled immediately."""
+"""The planner in its own process: results, failures, cancellation."""
 
 import asyncio
 import base64

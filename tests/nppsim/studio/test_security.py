@@ -1,4 +1,4 @@
-"""Only pages of the studio get an answer, and they can do no more than intended."""
+"""Access to the studio: hosts, origins, tokens, paths."""
 
 import pytest
 from starlette.testclient import WebSocketDenialResponse

@@ -1,4 +1,4 @@
-"""Live play over the socket: exact, as asked, one game per socket, and nothing left when it closes."""
+"""Live play over the socket: exact results, limits, and release of resources."""
 
 import base64
 import gc

@@ -13,9 +13,9 @@ from nppsim.batch import BatchSimulator
 from nppsim.physics.outcomes import NAMES
 from nppsim.reward import TERMS
 from nppsim.studio import documents, watching
+from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.agents import AgentError, Decision, EpisodeEnd
 from nppsim.studio.errors import StudioError
-from nppsim.studio.roster import Roster
 
 from worlds import RIGHT, moving_level, straight
 
@@ -63,7 +63,7 @@ class Presser:
                 return
             frame, terms = now, sums
 
-    def tries(self, levels, episodes, *, seed=0, deterministic=False):
+    def evaluate(self, levels, episodes, *, seed=0, deterministic=False):
         for place, level in enumerate(levels):
             run = nppsim.simulate(level, np.full(600, 2, np.uint8))
             for _ in range(episodes):
@@ -98,7 +98,7 @@ def plugin():
 def watched(page, plugin, tmp_path):
     """A studio with such an agent."""
     (tmp_path / "a").touch()
-    page.studio.roster = Roster([tmp_path / "a"], find=lambda: plugin)
+    page.studio.registry = AgentRegistry([tmp_path / "a"], find=lambda: plugin)
     return page
 
 
@@ -276,7 +276,7 @@ def test_agents_with_same_file_name_show_folder(page, plugin, tmp_path):
     for file in files:
         file.parent.mkdir()
         file.touch()
-    cards = Roster(files, find=lambda: plugin).agents()["agents"]
+    cards = AgentRegistry(files, find=lambda: plugin).agents()["agents"]
     assert [card["name"] for card in cards] == [f"{folder}/{plugin.agent.name}" for folder in ("old", "new")]
 
 
@@ -288,13 +288,13 @@ def test_experiment_agent_id_is_stable(plugin, tmp_path):
     (tmp_path / "later").touch()
     plugin.read_experiment = lambda folder: {"name": "x", "runs": [dict(run) for run in runs]}
     plugin.load_agent = lambda path: loaded.append(path.name)
-    roster = Roster(experiment=tmp_path, find=lambda: plugin)
-    id = roster.experiment()["runs"][0]["agent"]
+    registry = AgentRegistry(experiment=tmp_path, find=lambda: plugin)
+    id = registry.experiment()["runs"][0]["agent"]
     runs.insert(0, expected("earlier"))
-    roster.agent(id)
+    registry.agent(id)
     assert loaded == ["later"]
     with pytest.raises(StudioError, match="no agent 'run other, seed 1' here"):
-        roster.agent("run other, seed 1")
+        registry.agent("run other, seed 1")
 
 
 def test_agents_listed_or_reason(watched, page):
@@ -302,27 +302,27 @@ def test_agents_listed_or_reason(watched, page):
         "agents": [{"id": "0", "name": "presser", "facts": {"idea": "right"}}],
         "why_none": None,
     }
-    page.studio.roster = Roster(find=lambda: None)
+    page.studio.registry = AgentRegistry(find=lambda: None)
     assert "--agent" in page.get("agents").json()["why_none"]
 
 
 def test_experiment_followed_without_paths(watched, plugin, tmp_path):
     assert watched.get("experiment").json() is None
     assert not watched.get("state").json()["follows"]
-    watched.studio.roster = Roster(experiment=tmp_path, find=lambda: plugin)
+    watched.studio.registry = AgentRegistry(experiment=tmp_path, find=lambda: plugin)
     assert watched.get("state").json()["follows"]
     expected = watched.get("experiment").json()
     assert expected["runs"][0]["checkpoint"] == {"name": "a", "written": 0.0}
     assert str(tmp_path) not in json.dumps(expected)
-    assert watched.studio.roster.agent(expected["runs"][0]["agent"]) is plugin.agent
+    assert watched.studio.registry.agent(expected["runs"][0]["agent"]) is plugin.agent
 
 
 def test_given_agents_checked_at_start(plugin):
     with pytest.raises(AgentError, match="nowhere: no such agent"):
-        Roster(["nowhere"], find=lambda: plugin).check()
+        AgentRegistry(["nowhere"], find=lambda: plugin).check()
     with pytest.raises(AgentError, match="install"):
-        Roster([Path("nowhere")], find=lambda: None).check()
-    Roster(find=lambda: None).check()
+        AgentRegistry([Path("nowhere")], find=lambda: None).check()
+    AgentRegistry(find=lambda: None).check()
 
 
 def _until(condition):

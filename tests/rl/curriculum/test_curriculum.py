@@ -1,18 +1,15 @@
 """The curriculum's manager with every strategy: drawing, counting, saving and refusals."""
 
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.curriculum import sizes_of, sizes_of_curriculum
+from benchmarks.curriculum import sizes_of_curriculum
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, LevelMismatchError, Levels, Outcomes, Strategy, make_sampler
-from rl.curriculum import manager as manager_module
 from rl.curriculum.statistics import Windows, gini
 
 from learners import as_text, stored
@@ -44,7 +41,7 @@ def same(a, b):
     return as_text(a) == as_text(b)
 
 
-def test_every_strategy_has_a_name_that_can_be_asked_for():
+def test_curriculum_config_chosen_is_the_strategy():
     assert list(STRATEGIES) == CURRICULA
     assert CurriculumConfig().chosen == "uniform"
     assert CurriculumConfig(use_curriculum=True).chosen == "learnability"
@@ -54,19 +51,15 @@ def test_every_strategy_has_a_name_that_can_be_asked_for():
     assert config_of("plr").use_curriculum
 
 
-def test_categories_are_in_the_canonical_order_with_unknown_ones_last():
+def test_make_sampler_unknown_categories_come_last():
     sampler = sampler_of("uniform")
     assert sampler.stages == NAMES
     assert [NAMES[stage] for stage in sampler.stage_of] == CATEGORIES
 
 
-def test_thirds_are_of_each_category_by_difficulty():
-    levels = Levels.of(["a"] * 6 + ["b"], np.array([5, 4, 3, 2, 1, 0, 9]))
-    assert levels.third.tolist() == [2, 2, 1, 1, 0, 0, 0]
+def test_levels_cell_is_third_of_category_and_generator():
+    assert Levels.of(["a"] * 6 + ["b"], np.array([5, 4, 3, 2, 1, 0, 9])).third.tolist() == [2, 2, 1, 1, 0, 0, 0]
     assert Levels.of(["a"] * 3).third.tolist() == [0, 0, 0]
-
-
-def test_cells_are_the_thirds_of_each_family_of_a_category():
     levels = Levels.of(["a"] * 6 + ["b"] * 3, np.arange(9), generators=["x", "y", "x", "y", "x", "y", "x", "x", "x"])
     assert levels.group.tolist() == [0, 1, 0, 1, 0, 1, 2, 2, 2]
     assert levels.third.tolist() == [0, 0, 1, 1, 2, 2, 0, 1, 2]
@@ -75,7 +68,7 @@ def test_cells_are_the_thirds_of_each_family_of_a_category():
 
 @pytest.mark.parametrize("name", CURRICULA)
 @pytest.mark.parametrize("count", [10, 1000, 100_000])
-def test_draws_are_as_frequent_as_the_strategy_says(name, count):
+def test_draw_frequencies_match_probabilities(name, count):
     sampler = sampler_of(name, ["simple", "simplest"] * (count // 2))
     play(sampler, 0)
     drawn = sampler.draw(50_000)
@@ -92,7 +85,7 @@ def test_draws_are_as_frequent_as_the_strategy_says(name, count):
 
 @pytest.mark.parametrize("name", CURRICULA)
 @pytest.mark.parametrize("moment", ["between updates", "with episodes waiting"])
-def test_a_saved_curriculum_goes_on_as_it_would_have(name, moment):
+def test_load_state_dict_continues_identically(name, moment):
     sampler = sampler_of(name, seed=1)
     play(sampler, 0)
     if moment == "with episodes waiting":
@@ -109,14 +102,14 @@ def test_a_saved_curriculum_goes_on_as_it_would_have(name, moment):
 
 
 @pytest.mark.parametrize("name", CURRICULA)
-def test_the_same_seed_draws_the_same(name):
+def test_draw_same_seed_same_levels(name):
     first, second, third = (sampler_of(name, seed=seed) for seed in (3, 3, 4))
     for sampler in (first, second, third):
         play(sampler, 0)
     assert first.draw(30).tolist() == second.draw(30).tolist() != third.draw(30).tolist()
 
 
-def test_a_curriculum_of_other_levels_or_another_strategy_is_refused():
+def test_load_state_dict_other_levels_or_strategy_raises():
     state = sampler_of("uniform").state_dict()
     with pytest.raises(ConfigError, match="resume with the same dataset"):
         sampler_of("uniform", [*CATEGORIES, "simple"]).load_state_dict(state)
@@ -124,14 +117,14 @@ def test_a_curriculum_of_other_levels_or_another_strategy_is_refused():
         sampler_of("plr").load_state_dict(state)
 
 
-def test_without_levels_there_is_no_curriculum():
+def test_make_sampler_without_levels_raises():
     with pytest.raises(ConfigError, match="at least one level"):
         make_sampler([], CurriculumConfig(), 0)
 
 
 @settings(deadline=None, max_examples=25)
 @given(st.sampled_from(CURRICULA), st.lists(st.lists(st.tuples(st.integers(0, 13), st.booleans()), max_size=30)))
-def test_any_outcomes_leave_a_distribution(name, updates):
+def test_learn_any_outcomes_probabilities_are_a_distribution(name, updates):
     sampler = sampler_of(name, **({"active_levels": 5} if name == "learning_progress" else {}))
     for episodes in updates:
         sampler.record([level for level, _ in episodes], [won for _, won in episodes])
@@ -145,7 +138,7 @@ def test_any_outcomes_leave_a_distribution(name, updates):
 
 
 @pytest.mark.parametrize("name", CURRICULA)
-def test_nothing_grows_with_the_number_of_episodes(name):
+def test_learn_many_episodes_memory_is_bounded(name):
     sampler = sampler_of(name)
     play(sampler, 0, updates=12, episodes=300)
     before = sizes_of_curriculum(sampler)
@@ -158,30 +151,7 @@ def test_nothing_grows_with_the_number_of_episodes(name):
     assert len(sampler.events) <= 20
 
 
-def test_sizes_are_about_those_of_the_interpreter_and_entries_are_told_apart():
-    class Owner:
-        def __init__(self):
-            self.array = np.zeros(1000)
-            self.same = self.array
-            self.texts = [f"{number:064x}" for number in range(10_000)]
-            self.table = {number: np.zeros(50) for number in range(10_000)}
-            self.number, self.text, self.config = 7, "no container", CurriculumConfig()
-
-    owner = Owner()
-    found = sizes_of(owner)
-    assert set(found) == {"Owner.array", "Owner.texts", "Owner.table"}
-    assert {name: size.entries for name, size in found.items()} == {
-        "Owner.array": 1000, "Owner.texts": 10_000, "Owner.table": 510_000,
-    }  # fmt: skip
-    texts = sys.getsizeof(owner.texts) + sum(map(sys.getsizeof, owner.texts))
-    parts = [*owner.table, *owner.table.values()]
-    table = sys.getsizeof(owner.table) + sum(map(sys.getsizeof, parts))
-    assert found["Owner.array"].nbytes == pytest.approx(8000, rel=0.05)
-    assert found["Owner.texts"].nbytes == pytest.approx(texts, rel=0.1)
-    assert found["Owner.table"].nbytes == pytest.approx(table, rel=0.1)
-
-
-def test_statistics_are_by_category_and_counted_once():
+def test_metrics_by_category_count_episodes_once():
     sampler = sampler_of("uniform")
     sampler.record([0, 4, 4], [True, False, True], np.array([2.0, 1.0, 3.0]))
     found = sampler.metrics()
@@ -199,7 +169,7 @@ def test_statistics_are_by_category_and_counted_once():
     }  # fmt: skip
 
 
-def test_single_levels_are_tracked_where_that_is_wished_for():
+def test_metrics_tracked_levels_have_tags():
     sampler = make_sampler(CATEGORIES, CurriculumConfig(tracked_levels=2), 0)
     sampler.record([0, 0, 2], [True, False, True])
     found = {tag for tag in sampler.metrics() if tag.startswith("curriculum_levels/")}
@@ -207,24 +177,7 @@ def test_single_levels_are_tracked_where_that_is_wished_for():
     assert sampler.metrics()["curriculum_levels/0_success"] == 0.5
 
 
-def test_statistics_of_all_levels_are_rarer_the_more_levels_there_are(monkeypatch):
-    monkeypatch.setattr(manager_module, "LEVELS_PER_UPDATE", 5)
-    sampler = sampler_of("uniform")
-    seen = []
-    for level in range(6):
-        sampler.record([level], [True])
-        seen.append(sampler.metrics()["curriculum/levels_seen"])
-        sampler.learn()
-    assert seen == [1, 1, 1, 4, 4, 4], "14 levels: at every third update"
-    other = sampler_of("uniform")
-    other.load_state_dict(stored(sampler.state_dict()))
-    for one in (sampler, other):
-        one.learn()
-    assert sampler.metrics() == other.metrics()
-    assert other.metrics()["curriculum/levels_seen"] == 4
-
-
-def test_episodes_on_levels_that_are_always_won_are_counted_once_there_are_ten_of_them():
+def test_metrics_share_on_mastered_needs_ten_episodes():
     sampler = sampler_of("uniform")
     outcomes = {0: [True] * 10, 1: [True] * 9, 2: [True] * 19 + [False], 3: [True] * 18 + [False] * 2, 4: [False] * 11}
     sampler.record(
@@ -253,7 +206,7 @@ OF_LEARNING_PROGRESS = """
 
 
 @pytest.mark.parametrize("name", CURRICULA)
-def test_every_statistic_that_is_specified_is_there_and_in_the_results(name):
+def test_summary_contains_all_documented_statistics(name):
     sampler = sampler_of(name)
     play(sampler, 0, episodes=300)
     found = sampler.summary()
@@ -264,7 +217,7 @@ def test_every_statistic_that_is_specified_is_there_and_in_the_results(name):
     assert set(found["categories"]) == set(NAMES)
 
 
-def test_levels_and_wins_must_fit():
+def test_record_different_shapes_raises():
     with pytest.raises(ValueError, match="differ in shape"):
         sampler_of("uniform").record([1, 2], [True])
 
@@ -291,7 +244,7 @@ def step(sampler, sim, steps=40):
     return ended
 
 
-def test_what_was_drawn_is_played_and_waiting_draws_are_made_anew_at_an_update():
+def test_update_draws_next_levels_again():
     sampler, sim = started("stages", num_envs=32)
     ended = step(sampler, sim, 60)
     assert ended > 4
@@ -306,7 +259,7 @@ def test_what_was_drawn_is_played_and_waiting_draws_are_made_anew_at_an_update()
 
 
 @pytest.mark.parametrize("name", CURRICULA)
-def test_draws_do_not_depend_on_the_number_of_threads(name):
+def test_next_episodes_any_number_of_threads_same_draws(name):
     found = []
     for threads in (1, 3):
         sampler, sim = started(name, num_envs=9, threads=threads)
@@ -317,7 +270,7 @@ def test_draws_do_not_depend_on_the_number_of_threads(name):
     assert found[0] == found[1]
 
 
-def test_a_draw_that_is_overwritten_stops_the_run():
+def test_next_episodes_overwritten_next_level_raises():
     sampler, sim = started()
 
     def overwriting():
@@ -333,21 +286,21 @@ def test_a_draw_that_is_overwritten_stops_the_run():
         overwriting()
 
 
-def test_a_level_that_was_not_drawn_stops_the_run():
+def test_next_episodes_level_not_drawn_raises():
     sampler, sim = started()
     sim.reset((sim.level + 1) % 3)
     with pytest.raises(LevelMismatchError, match=r"levels .* were drawn, .* were played"):
         step(sampler, sim, 200)
 
 
-def test_environments_that_were_moved_by_hand_are_adopted():
+def test_sync_episodes_after_external_reset_continues():
     sampler, sim = started()
     sim.reset(np.full(4, 2))
-    sampler.adopt(sim)
+    sampler.sync_episodes(sim)
     assert step(sampler, sim, 200) > 4
 
 
-def test_a_resumed_curriculum_knows_what_is_being_played():
+def test_load_state_dict_with_running_episodes_continues_identically():
     sampler, sim = started("learnability")
     step(sampler, sim, 30)
     sampler.update(sim)
@@ -380,7 +333,7 @@ class Failures(Strategy):
         self.weigh(self.lost)
 
 
-def test_a_strategy_of_ones_own_needs_an_update_and_what_is_kept():
+def test_custom_strategy_with_update_and_saved_attributes():
     def made():
         levels, rng = Levels.of(CATEGORIES), np.random.default_rng(0)
         return CurriculumManager(levels, Failures(levels, CurriculumConfig(), rng), CurriculumConfig(), rng)
@@ -400,7 +353,7 @@ def test_a_strategy_of_ones_own_needs_an_update_and_what_is_kept():
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=12), max_size=8))
-def test_windows_hold_the_latest_values(rounds):
+def test_windows_extend_stores_latest_values(rounds):
     windows, wanted = Windows(3, 5), [[], [], []]
     for some in rounds:
         windows.extend(np.array([s for s, _ in some], int), np.array([v for _, v in some], float))
@@ -412,15 +365,8 @@ def test_windows_hold_the_latest_values(rounds):
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=40))
-def test_the_gini_coefficient_is_half_the_relative_mean_difference(counts):
+def test_gini_equals_half_the_relative_mean_difference(counts):
     values = np.array(counts)
     by_definition = np.abs(values[:, None] - values).mean() / (2 * values.mean()) if values.any() else 0.0
     assert gini(values) == pytest.approx(by_definition, abs=1e-12)
     assert gini(values.astype(float)) == pytest.approx(by_definition, abs=1e-12)
-
-
-def test_the_gini_coefficient():
-    assert gini(np.ones(7)) == pytest.approx(0)
-    assert gini(np.array([0, 0, 0, 1.0])) == pytest.approx(0.75)
-    assert gini(np.array([1.0, 3.0])) == pytest.approx(0.25)
-    assert gini(np.zeros(3)) == 0

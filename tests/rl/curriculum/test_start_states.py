@@ -9,7 +9,7 @@ from nppsim.errors import ConfigError
 from nppsim.physics.outcomes import DIED, WON
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.curriculum.start_states import FADE, MAX_LOSSES, MAX_WINS, STEPS, Prefixes, Run, StartStateError
+from rl.curriculum.start_states import FADE, MAX_LOSSES, MAX_WINS, STEPS, GuideRun, Prefixes, StartStateError
 
 from learners import as_text, make_ppo, roll_out, stored
 from worlds import RIGHT, corridor
@@ -66,7 +66,7 @@ def idle(sampler):
     return np.full(len(sampler.starts.began), NOTHING)
 
 
-def test_an_episode_begins_where_the_actions_lead_and_counts_from_there():
+def test_begin_restores_state_after_prefix():
     sampler, sim = made(num_envs=4)
     rng, levels = np.random.default_rng(1), np.array([0, 1, 2, 0])
     while not sampler.starts.began.all():
@@ -88,7 +88,7 @@ def test_an_episode_begins_where_the_actions_lead_and_counts_from_there():
         assert sim.state.progress["potential"][env] == alone.state.progress["potential"][0] > 0
 
 
-def test_at_most_the_share_begins_there_and_only_the_others_count():
+def test_start_share_limits_start_states_and_statistics_exclude_them():
     sampler, sim = made(num_envs=16, start_share=0.25)
     ended, true = play(sampler, sim, idle, 3000)
     share = 1 - true.mean()
@@ -99,7 +99,7 @@ def test_at_most_the_share_begins_there_and_only_the_others_count():
     assert ((ended["frames"] > ended["decisions"] * sim.frame_skip) == ~true).all()
 
 
-def test_success_from_there_moves_it_back_until_the_true_start_and_counts_nowhere_else():
+def test_wins_from_start_states_move_them_to_the_level_start():
     sampler, sim = made(num_envs=16)
     for _ in range(12):
         ended, true = play(sampler, sim, helped, 800)
@@ -113,7 +113,7 @@ def test_success_from_there_moves_it_back_until_the_true_start_and_counts_nowher
     assert found["start_states/reached"] >= 3
 
 
-def test_wins_from_the_true_start_fade_it_out():
+def test_wins_from_level_start_reduce_start_states():
     sampler, _ = made()
     chances = []
     for wins in range(MAX_WINS + 1):
@@ -125,7 +125,7 @@ def test_wins_from_the_true_start_fade_it_out():
     assert LEVELS[0].fingerprint not in sampler.starts.runs
 
 
-def test_the_agents_own_best_attempt_is_gone_on_with():
+def test_best_attempt_becomes_a_start_state():
     """It runs for 10 decisions only, then waits; each time from where the time before has led."""
     sampler, sim = made(levels=[corridor(door=80)], runs={}, num_envs=4)
     won = []
@@ -147,13 +147,13 @@ def test_the_agents_own_best_attempt_is_gone_on_with():
 
 
 @pytest.mark.parametrize("better", [0, 1])
-def test_of_two_episodes_of_a_level_that_end_together_the_better_one_is_kept(better):
+def test_end_two_episodes_of_one_level_stores_the_better(better):
     """Whichever environment it was in: a win before an attempt, and of attempts the one that came further."""
     level = LEVELS[0].fingerprint
     for win in (True, False):
         sampler, sim = made(runs={}, num_envs=2)
         starts = sampler.starts
-        starts.runs[level] = Run(np.full(20, RIGHT, np.uint8), wins=False, progress=0.3)
+        starts.runs[level] = GuideRun(np.full(20, RIGHT, np.uint8), wins=False, progress=0.3)
         starts.update(np.zeros(len(LEVELS), int))
         tracks = starts.tracks
         tracks.known[:] = True
@@ -172,7 +172,7 @@ def test_of_two_episodes_of_a_level_that_end_together_the_better_one_is_kept(bet
         assert win or run.progress == pytest.approx(0.8)
 
 
-def test_an_attempt_that_leads_nowhere_is_given_up():
+def test_attempt_without_progress_is_dropped():
     sampler, sim = made(levels=[corridor(door=80)], runs={}, num_envs=4)
     play(sampler, sim, lambda sampler: np.where(sampler.starts.tracks.length < 10, RIGHT, NOTHING), 300)
     (run,) = sampler.starts.runs.values()
@@ -186,7 +186,7 @@ def test_an_attempt_that_leads_nowhere_is_given_up():
 
 
 @pytest.mark.parametrize(("success", "place"), [(0.1, "late"), (0.4, "early")])
-def test_episodes_begin_earlier_where_success_is_above_the_threshold_and_later_below_it(success, place):
+def test_start_position_follows_success_threshold(success, place):
     sampler, _ = made(start_threshold=0.25)
     starts, rng, found = sampler.starts, np.random.default_rng(0), []
     name, run = next(iter(starts.runs.items()))
@@ -198,7 +198,7 @@ def test_episodes_begin_earlier_where_success_is_above_the_threshold_and_later_b
     assert (np.median(found) < 2) == (place == "early")
 
 
-def test_losses_from_the_true_start_bring_a_run_back():
+def test_losses_from_level_start_reactivate_start_states():
     sampler, sim = made(num_envs=16)
     for run in sampler.starts.runs.values():
         run.position = 0.0
@@ -209,7 +209,7 @@ def test_losses_from_the_true_start_bring_a_run_back():
 
 
 @pytest.mark.parametrize("strategy", CURRICULA)
-def test_a_resumed_run_draws_the_same_start_states(strategy):
+def test_load_state_dict_draws_same_start_states(strategy):
     sampler, sim = made(strategy=strategy)
     for _ in range(3):
         play(sampler, sim, helped, 250)
@@ -232,7 +232,7 @@ def test_a_resumed_run_draws_the_same_start_states(strategy):
     assert "False" in str(found[0][1])
 
 
-def test_runs_survive_a_changed_bank():
+def test_attach_other_bank_keeps_runs_of_common_levels():
     """Levels have other places, one is new, one is gone for now."""
     sampler, sim = made()
     play(sampler, sim, helped, 300)
@@ -250,7 +250,7 @@ def test_runs_survive_a_changed_bank():
     assert (ended["outcome"][~true] == WON).all()
 
 
-def test_no_state_of_another_bank_is_begun_from():
+def test_attach_other_bank_clears_cached_states():
     sampler, sim = made()
     play(sampler, sim, helped, 300)
     prefixes = sampler.starts._prefixes
@@ -261,19 +261,19 @@ def test_no_state_of_another_bank_is_begun_from():
     assert not len(prefixes)
 
 
-def test_a_stored_run_that_ends_too_early_is_an_error():
+def test_prefixes_state_run_too_short_raises():
     _, sim = made()
     with pytest.raises(StartStateError, match=r"a stored run ends at decision \d+ of 500"):
         Prefixes().state(sim, 0, np.full(500, RIGHT))
 
 
-def test_a_run_that_was_saved_without_start_states_goes_on_without():
+def test_load_state_dict_saved_without_start_states_raises():
     state = make_sampler(["simple"] * 3, CurriculumConfig(), 0).state_dict()
     with pytest.raises(ConfigError, match="--start-states"):
         made()[0].load_state_dict(state)
 
 
-def test_states_are_kept_for_a_while_only(monkeypatch):
+def test_prefixes_over_max_bytes_evicts(monkeypatch):
     monkeypatch.setattr("rl.curriculum.start_states.MAX_BYTES", 1)
     _, sim = made()
     prefixes = Prefixes()
@@ -283,7 +283,7 @@ def test_states_are_kept_for_a_while_only(monkeypatch):
     assert np.array_equal(prefixes.state(sim, 0, np.full(3, RIGHT)), first)
 
 
-def test_nothing_grows_with_the_number_of_episodes_and_start_states_are_among_what_is_told():
+def test_many_episodes_memory_is_bounded():
     sampler, sim = made(num_envs=16)
 
     def sometimes_helped(sampler):
@@ -309,7 +309,7 @@ def test_nothing_grows_with_the_number_of_episodes_and_start_states_are_among_wh
     assert {name for name in after if after[name] != before[name]} == set()
 
 
-def test_states_on_the_way_are_kept_and_are_those_that_are_asked_for_alone():
+def test_prefixes_state_with_stops_caches_intermediate_states():
     _, sim = made()
     prefixes, run = Prefixes(), np.full(9, RIGHT)
     prefixes.state(sim, 0, run, stops=[3, 6])
@@ -331,7 +331,7 @@ def learner(**settings):
     return ppo, scalars
 
 
-def test_decisions_of_such_episodes_are_nobodys_advantage():
+def test_rollout_marks_decisions_of_start_states():
     ppo, _ = learner()
     for _ in range(3):
         roll_out(ppo)

@@ -33,7 +33,7 @@ def flags(tmp_path_factory):
     ]  # fmt: skip
 
 
-def test_the_script_starts_the_processes_that_it_is_asked_for(flags, monkeypatch):
+def test_script_num_processes_launches_them(flags, monkeypatch):
     """What they do is tested below, and what the launcher does in test_two_processes.py."""
     started = []
     monkeypatch.setattr(train, "launch", lambda *given: started.append(given) or 7)
@@ -42,7 +42,7 @@ def test_the_script_starts_the_processes_that_it_is_asked_for(flags, monkeypatch
     assert started == [(str(SCRIPT), arguments, 2)]
 
 
-def test_two_processes_do_the_main_job_and_after_a_kill_torchrun_goes_on_from_the_newest_checkpoint(flags, tmp_path):
+def test_torchrun_restart_after_kill_resumes_from_newest_checkpoint(flags, tmp_path):
     """Imitation in one process, then PPO in both, with KL penalty, start states and a strategy that needs advantages."""
     learning = "--bc-epochs 1 --critic-warmup-max-updates 1 --curriculum plr --start-states"
     demonstrations = flags[flags.index("--train-dataset") + 1].with_name("demonstrations")

@@ -26,7 +26,7 @@ def started(size, restarts=0):
     return Started(rank=0, size=size, local_rank=0, local_size=size, restarts=restarts)
 
 
-def test_torchrun_says_how_many_processes_there_are(monkeypatch):
+def test_started_from_environment_of_torchrun(monkeypatch):
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     assert Started.from_environment() is None
@@ -39,18 +39,18 @@ def test_torchrun_says_how_many_processes_there_are(monkeypatch):
 
 
 @pytest.mark.parametrize("config", [with_processes(2), with_processes(2, resume_from="folder")])
-def test_another_number_of_processes_than_configured_is_refused(config):
+def test_as_started_other_number_of_processes_raises(config):
     with pytest.raises(ConfigError, match="--num-processes"):
         as_started(config, started(3))
     assert as_started(config, started(2)) == config
 
 
-def test_a_run_of_several_processes_needs_them():
+def test_run_with_too_few_processes_raises():
     with pytest.raises(ConfigError, match="num_processes 2: "):
         run(with_processes(2), ranks=SINGLE_PROCESS)
 
 
-def test_after_a_restart_the_newest_unfinished_experiment_is_resumed(tmp_path):
+def test_unfinished_returns_newest_matching_experiment(tmp_path):
     config = with_processes(2, output_dir=tmp_path)
     assert unfinished(config) is None
     for number, settings in enumerate([config, config, config, replace(config, seeds=(7,))]):
@@ -65,7 +65,7 @@ def test_after_a_restart_the_newest_unfinished_experiment_is_resumed(tmp_path):
     assert as_started(config, started(2, restarts=1)).resume_from == unfinished(config)
 
 
-def test_of_several_failures_the_cause_is_reported():
+def test_cause_of_several_failures():
     killed, ended = -signal.SIGKILL, -signal.SIGTERM
     assert _cause({0: 2, 1: killed}) == (1, killed)
     assert _cause({0: ended, 1: 2}) == (1, 2)

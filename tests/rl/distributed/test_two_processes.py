@@ -29,12 +29,12 @@ def rollouts(folder):
     return {name: torch.from_numpy(np.concatenate([one[name], other[name]], axis=1)) for name in one.files}
 
 
-def test_they_play_different_episodes(trained):
+def test_ranks_play_different_episodes(trained):
     actions = rollouts(trained)["actions"]
     assert not torch.equal(actions[:, :4], actions[:, 4:])
 
 
-def test_an_update_of_both_is_that_of_one_with_all_environments(trained, one_thread):
+def test_update_two_ranks_equals_one_process_with_all_environments(trained, one_thread):
     both, n = rollouts(trained), together.SIZES["num_envs"]
     (before, after, _), (_, other, _) = (
         torch.load(trained / f"update_{rank}.pt", weights_only=False) for rank in (0, 1)
@@ -69,14 +69,14 @@ def test_an_update_of_both_is_that_of_one_with_all_environments(trained, one_thr
         torch.testing.assert_close(found[name], tensor, rtol=0, atol=1e-5 + 1e-3 * moved, msg=name)
 
 
-def test_curricula_count_the_episodes_of_both(trained):
+def test_curriculum_counts_episodes_of_all_ranks(trained):
     both = rollouts(trained)
     for rank in (0, 1):
         _, _, episodes = torch.load(trained / f"update_{rank}.pt", weights_only=False)
         assert episodes.sum() == both["episode_ends"].sum()
 
 
-def test_more_processes_than_gpus_are_refused(monkeypatch):
+def test_joined_more_processes_than_gpus_raises(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with (
@@ -87,7 +87,7 @@ def test_more_processes_than_gpus_are_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(("scenario", "left"), [("die", 0), ("fail_first", 1), ("fail_second", 0)])
-def test_the_end_of_a_process_is_noticed_by_the_other(trained, scenario, left):
+def test_collective_after_end_of_other_process_raises(trained, scenario, left):
     message = (trained / scenario / "message").read_text()
     assert message.startswith(f"process {left} of 2: connection to the other processes lost")
 
@@ -113,13 +113,13 @@ def ending(tmp_path, monkeypatch):
     return tmp_path / "program.py"
 
 
-def test_an_error_in_one_process_ends_the_other(ending, capfd):
+def test_launch_error_ends_all_processes(ending, capfd):
     assert launch(ending, ["fail"], 2) == 7
     assert ending.with_name("ended").exists()
     assert "broken on purpose" in capfd.readouterr().err
 
 
-def test_a_killed_process_ends_the_job_and_is_named(ending):
+def test_launch_killed_process_raises(ending):
     before = [signal.getsignal(number) for number in ENDING]
     with pytest.raises(ProcessError, match="process 1 of 2 was killed by SIGKILL"):
         launch(ending, ["die"], 2)

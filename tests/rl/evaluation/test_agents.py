@@ -11,13 +11,13 @@ from places import ROOT
 AGENTS = sorted((ROOT / "datasets" / "agents").glob("*.safetensors"))
 
 
-def test_there_is_one():
+def test_datasets_contain_an_agent():
     assert AGENTS
 
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("path", AGENTS, ids=lambda path: path.stem)
-def test_it_finishes_levels_it_has_not_learned_from(path):
+def test_shipped_agent_wins_dev_levels(path):
     assert path.stat().st_size < 2e6
     policy, about = checkpoint.load_policy(path)
     assert policy.architecture.partition("+")[0] == path.stem

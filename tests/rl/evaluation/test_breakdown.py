@@ -26,19 +26,19 @@ def death(level, key=RIGHT):
 @pytest.mark.parametrize(
     "kind", [kinds.MINE, kinds.ZAP_DRONE, kinds.FLOOR_GUARD, kinds.DEATH_BALL, kinds.GAUSS_TURRET, kinds.ROCKET_TURRET]
 )
-def test_the_cause_of_death_is_the_hazard_without_which_the_ninja_lives(kind):
+def test_endings_death_cause_is_the_decisive_hazard(kind):
     harmless = [(kinds.LAUNCH_PAD, 150, FLOOR), (kinds.MINE, 155, FLOOR)]
     key = 0 if kind in kinds.TURRETS else RIGHT
     level = corridor(switch=140, door=150, entities=[(kind, 45, FLOOR - (kind in kinds.TURRETS)), *harmless])
     assert cause_of_death(*death(level, key)) == kinds.ENTITY_NAMES[kind]
 
 
-def test_a_thwump_is_the_cause_where_nothing_else_is():
+def test_endings_thwump_alone_is_the_cause():
     level = corridor(switch=140, door=150, entities=[(kinds.THWUMP, 40, FLOOR, 4)])
     assert cause_of_death(*death(level)) == kinds.ENTITY_NAMES[kinds.THWUMP]
 
 
-def test_a_hard_landing_has_no_entity():
+def test_endings_hard_landing_has_no_entity():
     tiles = np.ones((23, 42), np.uint8)
     tiles[0:20, 2:10] = 0
     level = Level.build(tiles, (20, 8), exits=[((140, FLOOR), (150, FLOOR))], entities=[(kinds.MINE, 40, 78)])
@@ -50,7 +50,7 @@ def record(level, outcome="won", index=0, frames=48, path=300.0, **more):
     return EpisodeRecord(index, f"l{index}", "c", level, inputs, outcome, frames, frames // 4, 0.0, 0, path, **more)
 
 
-def test_contents_count_each_episode_once_for_each_entity_and_once_for_path_and_doors():
+def test_by_contents_counts_each_episode_once_per_entity():
     plain, mined = corridor(), corridor(entities=[(kinds.MINE, 130, FLOOR), (kinds.MINE, 134, FLOOR)])
     found = by_contents([record(plain), record(mined, "died", 1, path=5000.0), record(mined, "won", 2, path=500.0)])
     counts = {name: (row["episodes"], row["wins"]) for name, row in found.items()}
@@ -64,7 +64,7 @@ def test_contents_count_each_episode_once_for_each_entity_and_once_for_path_and_
     }
 
 
-def test_time_outs_are_loops_if_the_second_half_gains_nothing():
+def test_endings_timeout_without_late_progress_is_a_loop():
     early, late = (record(corridor(), "timeout", last_gain=decision, covered=0.5) for decision in (5, 7))
     found = endings([early, late, record(corridor())])
     assert [ending.cause for ending in found] == [LOOP, SLOW, "won"]

@@ -16,7 +16,7 @@ def wins(table, categories=None, episodes_each=1):
     return LevelWins(names, categories or ("simple",) * len(names), np.full(len(names), episodes_each), table)
 
 
-def test_a_small_difference_on_the_same_levels_is_found():
+def test_compare_small_difference_on_same_levels_is_clear():
     """Half of the levels are hard for both.  Alone, either is uncertain by 10 points; the 6 points between them are not."""
     a, b = np.arange(400) < 224, np.arange(400) < 200
     found = compare("new", "old", wins(a), wins(b))
@@ -30,7 +30,7 @@ def test_a_small_difference_on_the_same_levels_is_found():
     assert compare("old", "new", wins(b), wins(a)).sentence.startswith("old finishes 6.0 points LESS than new (95 %")
 
 
-def test_chance_is_called_no_difference():
+def test_compare_chance_is_no_difference():
     rng = np.random.default_rng(0)
     easiness = rng.beta(2, 0.5, 300)
     a, b = rng.binomial(1, easiness, (3, 300)), rng.binomial(1, easiness, (3, 300))
@@ -39,7 +39,7 @@ def test_chance_is_called_no_difference():
     assert "over 300 levels and 3 seeds)" in found.sentence
 
 
-def test_one_of_three_seeds_that_differs_is_no_clear_difference():
+def test_compare_one_of_three_seeds_differs_is_not_clear():
     """Over levels alone it would be."""
     b = np.arange(300) < 200
     a = np.array([np.arange(300) < won for won in (200, 201, 290)])
@@ -47,7 +47,7 @@ def test_one_of_three_seeds_that_differs_is_no_clear_difference():
     assert compare("a", "b", wins(a.mean(axis=0)), wins(b)).categories[ALL].clear
 
 
-def test_differences_are_given_for_each_category_and_weigh_levels_by_their_episodes():
+def test_compare_categories_weigh_levels_by_episodes():
     kinds = ("easy",) * 20 + ("hard",) * 20
     a, b = np.repeat([1, 1], 20), np.repeat([1, 0], 20)
     found = compare("a", "b", wins(a, kinds), wins(b, kinds))
@@ -60,7 +60,7 @@ def test_differences_are_given_for_each_category_and_weigh_levels_by_their_episo
     assert compare("a", "b", uneven, nothing).categories[ALL].difference == pytest.approx(0.75)
 
 
-def test_levels_that_are_all_alike_allow_no_interval():
+def test_compare_equal_levels_has_no_interval():
     same = compare("a", "b", wins([1, 0, 1]), wins([1, 0, 1]))
     assert same.sentence == "No difference found between a and b (0.0 points on every level)."
     apart = compare("a", "b", wins([1, 1]), wins([0, 0]))
@@ -68,13 +68,13 @@ def test_levels_that_are_all_alike_allow_no_interval():
     assert not apart.categories[ALL].clear
 
 
-def test_what_was_not_judged_alike_is_not_compared():
+def test_compare_different_levels_raises():
     for other in (wins([1, 0]), wins([[1, 0, 1]] * 2), wins([1, 0, 1], episodes_each=2)):
         with pytest.raises(ResultsError, match="a and b were"):
             compare("a", "b", wins([1, 0, 1]), other)
 
 
-def test_the_table_has_a_row_and_a_sentence_for_each():
+def test_comparison_table_row_and_sentence_per_comparison():
     found = compare("a", "b", wins([1, 1, 0, 1] * 10), wins([1, 0, 0, 1] * 10))
     text = comparison_table([found, found])
     assert "| a     | b      |     75.0 |      50.0 | " in text
@@ -82,7 +82,7 @@ def test_the_table_has_a_row_and_a_sentence_for_each():
     assert found.to_dict()["categories"]["all"]["difference"] == 0.25
 
 
-def test_wins_by_level_are_written_and_read_back(tmp_path):
+def test_read_levels_returns_written_wins(tmp_path):
     random, ppo = LevelWins.count(episodes(1)), LevelWins.count(episodes(3))
     paths = [tmp_path / f"{seed}.csv" for seed in (1, 2)]
     for path in paths:
@@ -93,7 +93,7 @@ def test_wins_by_level_are_written_and_read_back(tmp_path):
     assert found.wins.tolist() == [[1, 1, 1, 0]] * 2
 
 
-def test_files_that_hold_no_wins_are_named(tmp_path):
+def test_read_levels_invalid_file_raises(tmp_path):
     path, other = tmp_path / "a.csv", tmp_path / "b.csv"
     with pytest.raises(ResultsError, match=r"a\.csv: cannot be read \(No such file"):
         read_levels([path], "ppo")

@@ -61,7 +61,7 @@ def play(policy, episodes=5, num_envs=3, seed=1, levels=LEVELS, progress=None, f
     return suite.run(policy, deterministic=False, progress=progress)
 
 
-def test_each_category_gets_its_episodes_and_each_level_its_share():
+def test_run_episodes_per_category_spread_over_levels():
     records = play(Right(), episodes=5)
     assert [r.category for r in records] == ["simplest"] * 5 + ["mined"] * 5
     counts = np.bincount([r.level_index for r in records])
@@ -70,7 +70,7 @@ def test_each_category_gets_its_episodes_and_each_level_its_share():
     assert all(LEVELS[r.level_index][0] == r.level and r.level_name == r.level.name for r in records)
 
 
-def test_without_a_number_every_level_is_played_once():
+def test_run_without_episodes_per_category_plays_every_level():
     assert [r.level_index for r in play(Right(), episodes=None)] == [0, 1, 2, 3]
     twice = EvaluationSuite(LEVELS, episodes_per_category=None, episodes_per_level=2, seed=1, frame_skip=4)
     assert twice.level_index.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
@@ -84,7 +84,7 @@ class Undecided:
 
 
 @pytest.mark.usefixtures("whole_evaluations")
-def test_figures_of_episodes_are_those_of_their_inputs_played_again_alone():
+def test_record_equals_playback_of_inputs():
     """Outcome, frames, gold, return and path length, from a simulator of one environment; time-outs last to the limit."""
     gold = (corridor(entities=[(kinds.GOLD, 24, FLOOR)], name="gold"), "gold")
     levels = [*LEVELS, gold]
@@ -110,7 +110,7 @@ def test_figures_of_episodes_are_those_of_their_inputs_played_again_alone():
     assert outcomes == {"won", "died", "timeout"}
 
 
-def test_means_are_over_all_episodes_not_only_the_wins():
+def test_aggregate_means_include_lost_episodes():
     records = play(Undecided(), num_envs=4)
     assert 0 < sum(record.won for record in records) < len(records)
     counted = aggregate(records)
@@ -120,7 +120,7 @@ def test_means_are_over_all_episodes_not_only_the_wins():
         assert counted[category]["mean_gold"] == pytest.approx(np.mean([record.gold for record in of]))
 
 
-def test_outcomes_are_told_apart():
+def test_run_outcomes_won_died_timeout():
     outcomes = {r.category: r.outcome for r in play(Right())}
     assert outcomes == {"simplest": "won", "mined": "died"}
     assert {r.outcome for r in play(NoOpPolicy(), episodes=1)} == {"timeout"}
@@ -128,7 +128,7 @@ def test_outcomes_are_told_apart():
 
 @pytest.mark.parametrize("frame_skip", [1, 3, 4])
 @pytest.mark.parametrize("policy", [RandomPolicy(), Right()])
-def test_every_episode_plays_back_exactly_from_its_inputs(policy, frame_skip):
+def test_run_inputs_play_back_exactly(policy, frame_skip):
     for record in play(policy, episodes=4, frame_skip=frame_skip):
         run = nppsim.simulate(record.level, record.inputs)
         assert run.frames == record.frames == len(record.inputs)
@@ -137,7 +137,7 @@ def test_every_episode_plays_back_exactly_from_its_inputs(policy, frame_skip):
         assert record.path_length > 0
 
 
-def test_a_run_can_be_repeated_and_does_not_depend_on_what_ran_before():
+def test_run_repeated_returns_same_records():
     suite = EvaluationSuite(LEVELS, episodes_per_category=4, seed=3, frame_skip=4, observations=STATE, threads=1)
     first = suite.run(RandomPolicy(), deterministic=False)
     suite.run(Right(), deterministic=True)
@@ -148,12 +148,12 @@ def test_a_run_can_be_repeated_and_does_not_depend_on_what_ran_before():
         assert (a.ret, a.outcome) == (b.ret, b.outcome)
 
 
-def test_a_policy_without_chance_does_the_same_whatever_the_number_of_environments():
+def test_run_deterministic_policy_any_num_envs_same_records():
     few, many = play(Right(), num_envs=2), play(Right(), num_envs=64)
     assert [(r.level_index, r.frames, r.outcome) for r in few] == [(r.level_index, r.frames, r.outcome) for r in many]
 
 
-def test_long_episodes_are_not_lost():
+def test_run_long_episodes_are_recorded():
     """Environments whose episodes are done do not end the run while others still play."""
 
     class OneWaits:
@@ -165,7 +165,7 @@ def test_long_episodes_are_not_lost():
     assert {"timeout", "won"} <= {r.outcome for r in records}
 
 
-def test_the_policy_gets_the_observations_it_reads_and_a_seeded_generator():
+def test_run_passes_observations_and_seeded_generator():
     seen = []
 
     class Curious:
@@ -180,13 +180,13 @@ def test_the_policy_gets_the_observations_it_reads_and_a_seeded_generator():
     assert set(seen) == {(STATE, 7)}
 
 
-def test_progress_counts_every_episode():
+def test_run_progress_counts_every_episode():
     counts = []
     play(Right(), progress=counts.append)
     assert sum(counts) == 10
 
 
-def test_bad_input_is_named():
+def test_suite_bad_input_raises():
     with pytest.raises(ConfigError, match="no levels to evaluate on"):
         play(Right(), levels=[])
     with pytest.raises(ConfigError, match="episodes_per_category 0: give"):
@@ -279,9 +279,7 @@ def test_compare_plays_a_second_agent_on_the_same_levels(script, untrained, monk
         ),
     ],
 )
-def test_the_evaluation_script_says_what_is_wrong_in_one_line(
-    script, untrained, monkeypatch, capsys, arguments, message
-):
+def test_evaluate_script_bad_input_prints_one_line(script, untrained, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(untrained)
     assert script.main(arguments) == 2
     printed = capsys.readouterr().err
@@ -290,7 +288,7 @@ def test_the_evaluation_script_says_what_is_wrong_in_one_line(
     assert not (untrained / "experiments").exists()
 
 
-def test_levels_that_cannot_be_read_are_all_named_and_can_be_skipped(script, untrained, monkeypatch, capsys):
+def test_evaluate_script_unreadable_levels_listed_or_skipped(script, untrained, monkeypatch, capsys):
     monkeypatch.chdir(untrained)
     (untrained / "mixed").mkdir()
     LEVELS[0][0].save(untrained / "mixed" / "good.map")
@@ -305,9 +303,7 @@ def test_levels_that_cannot_be_read_are_all_named_and_can_be_skipped(script, unt
     assert re.search(r"^\| all +\| +1 \|", text, re.MULTILINE)
 
 
-def test_levels_of_each_support_grade_have_a_row_and_unsupported_ones_are_left_out(
-    script, untrained, monkeypatch, capsys
-):
+def test_evaluate_script_support_grades_have_rows(script, untrained, monkeypatch, capsys):
     monkeypatch.chdir(untrained)
     (untrained / "grades").mkdir()
     level = LEVELS[0][0]
@@ -331,9 +327,7 @@ def test_the_evaluation_script_refuses_bad_numbers(script, capsys):
 
 
 @pytest.mark.parametrize("package", ["av", "PIL"])
-def test_the_evaluation_script_looks_for_what_makes_films_before_it_plays(
-    script, untrained, monkeypatch, capsys, package
-):
+def test_evaluate_script_without_film_packages_fails_early(script, untrained, monkeypatch, capsys, package):
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.chdir(untrained)
     assert script.main(["a.safetensors", "--levels", "levels", "--record-eval-videos"]) == 2
@@ -359,7 +353,7 @@ def stacked_suite(stacking):
 
 
 @pytest.mark.parametrize("padding", ["zero", "repeat"])
-def test_an_evaluation_shows_stacks_of_one_episode_only(padding):
+def test_run_stacks_contain_one_episode(padding):
     stacking = Stacking(state=3, padding=padding)
     policy, plain = Stacked(stacking), Stacked(Stacking())
     records = stacked_suite(stacking).run(policy, deterministic=True)
@@ -374,6 +368,6 @@ def test_an_evaluation_shows_stacks_of_one_episode_only(padding):
             np.testing.assert_array_equal(policy.shown[t][place], wanted)
 
 
-def test_a_policy_that_reads_other_stacks_than_are_shown_is_refused():
+def test_run_policy_with_other_stacking_raises():
     with pytest.raises(ConfigError, match="padding='zero'.*padding='repeat'.*stacking=policy.stacking"):
         stacked_suite(Stacking(state=3, padding="repeat")).run(Stacked(Stacking(state=3)), deterministic=True)

@@ -55,7 +55,7 @@ def test_films_are_h264_of_the_requested_rate_and_size(tmp_path, fps):
     assert content.index(b"moov") < content.index(b"mdat")  # starts to play before it is loaded
 
 
-def test_a_relative_path_with_a_colon_is_a_file(tmp_path, monkeypatch):
+def test_record_relative_path_with_colon_is_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     record("tr:out/a?%41 é.mp4", corridor(), np.full(4, RIGHT, np.uint8))
     assert decoded(tmp_path / "tr:out" / "a?%41 é.mp4")

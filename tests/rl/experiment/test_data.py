@@ -56,7 +56,7 @@ def configuration(folders, *flags):
     ])  # fmt: skip
 
 
-def test_demonstrations_are_runs_for_start_states_without_imitation(folders):
+def test_runs_without_imitation_returns_demonstrations(folders):
     flags = ["--replay-data-dir", folders / "demonstrations.h5", "--dev-dataset", folders / "dev"]
     without = configuration(folders, *flags, "--no-pretraining", "--start-states")
     data = load_data(without, quiet)
@@ -67,7 +67,7 @@ def test_demonstrations_are_runs_for_start_states_without_imitation(folders):
     assert runs_without_imitation(configuration(folders, "--no-pretraining"), data, quiet) == {}
 
 
-def test_without_dev_levels_a_share_of_the_training_levels_is_held_out(folders):
+def test_load_data_without_dev_dataset_holds_out_training_levels(folders):
     data = load_data(configuration(folders), quiet)
     assert (len(data.train), len(data.dev), len(data.test)) == (11, 2, 3)
     assert {category for _, category in data.dev} == {"simple"}, "the only level of a category is trained on"
@@ -75,12 +75,12 @@ def test_without_dev_levels_a_share_of_the_training_levels_is_held_out(folders):
     assert load_data(configuration(folders, "--seeds", 5), quiet).fingerprints == data.fingerprints
 
 
-def test_given_dev_levels_nothing_is_held_out(folders):
+def test_load_data_with_dev_dataset_holds_out_nothing(folders):
     data = load_data(configuration(folders, "--dev-dataset", folders / "dev"), quiet)
     assert (len(data.train), len(data.dev), len(data.test)) == (13, 3, 3)
 
 
-def test_held_out_levels_are_bounded_and_mirror_images_stay_together():
+def test_hold_back_keeps_mirror_images_together():
     pairs = [(shape, "many") for level, _ in halls(0, 20) for shape in (level, mirror(level))]
     train, dev = hold_back(pairs)
     assert len(dev) == 4 and {mirror(level) for level, _ in dev} == {level for level, _ in dev}
@@ -89,7 +89,7 @@ def test_held_out_levels_are_bounded_and_mirror_images_stay_together():
     assert len(hold_back(many)[1]) == DEV_LEVELS
 
 
-def test_demonstrations_of_held_out_levels_are_left_out_also_mirrored(folders):
+def test_load_demonstrations_excludes_held_out_levels(folders):
     config = configuration(folders, "--replay-data-dir", folders / "demonstrations.h5", "--mirror-demonstrations")
     data, messages = load_data(config, quiet), []
     dataset = load_demonstrations(config, data, ("game_state",), 0, messages.append)
@@ -103,7 +103,7 @@ def test_demonstrations_of_held_out_levels_are_left_out_also_mirrored(folders):
     assert len(everything.names) == 13, "another cache"
 
 
-def test_levels_of_several_folders_are_one_list_and_duplicates_are_named(folders):
+def test_load_data_several_folders_without_duplicates(folders):
     LevelSet.write(folders / "more", [*halls(11, 3), *halls(13, 1)])  # the first is the last of train
     messages = []
     config = configuration(folders, "--train-dataset", folders / "more", "--dev-dataset", folders / "dev")
@@ -120,19 +120,19 @@ def test_levels_of_several_folders_are_one_list_and_duplicates_are_named(folders
         load_data(config, quiet)
 
 
-def test_no_category_has_the_name_of_the_total(folders):
+def test_load_data_category_all_raises(folders):
     LevelSet.write(folders / "named", halls(40, 1, "all"))
     with pytest.raises(LevelSetError, match='category "all" is reserved'):
         load_data(configuration(folders, "--train-dataset", folders / "named"), quiet)
 
 
-def test_changed_levels_are_named():
+def test_other_levels_returns_changed_datasets():
     began = {"train": "1", "dev": "3"}
     assert not other_levels(began, {"train": "1", "dev": "3"})
     assert other_levels(began, {"train": "1", "dev": "4"}) == ["dev"]
 
 
-def test_demonstrations_of_several_folders_are_one_dataset(folders):
+def test_load_demonstrations_several_folders_is_one_dataset(folders):
     (folders / "mine").mkdir()
     with ReplayWriter(folders / "mine" / "demonstrations.h5") as writer:
         for level, entry in halls(11, 2):
@@ -150,14 +150,14 @@ def test_demonstrations_of_several_folders_are_one_dataset(folders):
 
 
 @pytest.mark.parametrize(("name", "first", "earlier"), [("dev", 3, "train"), ("test", 3, "train"), ("test", 15, "dev")])
-def test_levels_in_two_of_the_sets_are_refused(folders, name, first, earlier):
+def test_load_data_shared_level_raises(folders, name, first, earlier):
     ((shared, entry),) = halls(first, 1)
     LevelSet.append(folders / name, [(mirror(shared), entry)])
     with pytest.raises(LevelSetError, match=f"1 of 4 levels of .*{name} are also in .*{earlier}"):
         load_data(configuration(folders, "--dev-dataset", folders / "dev"), quiet)
 
 
-def test_evaluations_during_training_need_dev_levels(tmp_path):
+def test_load_data_without_dev_levels_raises(tmp_path):
     LevelSet.write(tmp_path / "train", halls(0, 1))
     LevelSet.write(tmp_path / "test", halls(1, 1))
     with pytest.raises(ConfigError, match=r"--train-dataset .*give --dev-dataset, or --eval-freq 0"):
@@ -166,7 +166,7 @@ def test_evaluations_during_training_need_dev_levels(tmp_path):
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_a_run_without_evaluations_needs_no_dev_levels(tmp_path):
+def test_run_without_evaluations_needs_no_dev_levels(tmp_path):
     LevelSet.write(tmp_path / "train", halls(0, 1))
     LevelSet.write(tmp_path / "test", halls(1, 1))
     sizes = "--num-envs 4 --rollout-length 16 --minibatch-size 32 --total-timesteps 64 --device cpu"
@@ -175,7 +175,7 @@ def test_a_run_without_evaluations_needs_no_dev_levels(tmp_path):
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_test_levels_are_played_once_by_each_method_after_everything_else(folders, monkeypatch):
+def test_run_plays_test_levels_once_at_the_end(folders, monkeypatch):
     """Imitation, training and dev levels are played before the first test level."""
     names = {"train": halls(0, 12) + halls(30, 1), "dev": halls(15, 3), "test": halls(20, 3)}
     name_of = {level: name for name, levels in names.items() for level, _ in levels}
@@ -211,7 +211,7 @@ def resolved(tmp_path, *more):
     return resolve(["--experiment-name", "x", "--architectures", "vision_free", "--eval-freq", "0", *map(str, flags)])
 
 
-def test_all_bad_levels_are_named_and_can_be_skipped(tmp_path):
+def test_load_data_bad_levels_listed_or_skipped(tmp_path):
     for name, seeds in (("train", (1, 2)), ("test", (3,)), ("dev", (4,))):
         (tmp_path / name).mkdir()
         for seed in seeds:
@@ -236,7 +236,7 @@ def test_all_bad_levels_are_named_and_can_be_skipped(tmp_path):
         load_data(resolved(tmp_path), log=print)
 
 
-def test_odd_levels_are_logged(tmp_path):
+def test_joined_logs_level_warnings(tmp_path):
     for number in range(7):
         level = corridor(door=30 + number)
         (tmp_path / f"{number}.map").write_bytes(level.to_bytes() + b"\0" * (number != 6))
@@ -247,7 +247,7 @@ def test_odd_levels_are_logged(tmp_path):
     assert log[5] == "warning: and 1 more like these"
 
 
-def test_level_files_and_levels_of_replays_are_joined_with_folders(tmp_path):
+def test_load_data_level_files_and_replays(tmp_path):
     for name, seed in (("train", 1), ("dev", 2), ("test", 3)):
         (tmp_path / name).mkdir()
         generate("simplest", seed)[0].save(tmp_path / name / "a.map")
@@ -262,7 +262,7 @@ def test_level_files_and_levels_of_replays_are_joined_with_folders(tmp_path):
     assert [level for level, _ in data.train[1:]] == [played, typed]
 
 
-def test_unknown_categories_are_announced_and_can_be_ordered(tmp_path):
+def test_load_data_unknown_categories_logged_and_ordered(tmp_path):
     for i, place in enumerate(("train/zebra", "train/ant", "train/simple", "test/simple", "dev/simple")):
         (tmp_path / place).mkdir(parents=True)
         generate("simplest", i)[0].save(tmp_path / place / "a.map")
@@ -296,14 +296,14 @@ def test_unknown_categories_are_announced_and_can_be_ordered(tmp_path):
         ),
     ],
 )
-def test_settings_that_do_not_fit_the_data_or_the_plan_leave_no_folder(flags, message, folders):
+def test_run_settings_not_fitting_data_leave_no_folder(flags, message, folders):
     sizes = "--num-envs 4 --rollout-length 16 --minibatch-size 32 --device cpu --curriculum stages"
     with pytest.raises(ConfigError, match=message):
         run(configuration(folders, *sizes.split(), *flags.split()), quiet)
     assert not (folders / "out").exists()
 
 
-def test_families_of_generated_levels_are_known(folders, tmp_path):
+def test_load_data_train_generators(folders, tmp_path):
     made = [generate("simplest", seed) for seed in range(1, 7)]
     LevelSet.write(tmp_path / "made", made)
     config = replace(configuration(folders), train_dataset=(tmp_path / "made", folders / "train"))

@@ -10,7 +10,13 @@ from nppsim.io.signals import StopRequest
 from rl.config.command_line import resolve
 from rl.evaluation.results import read_history
 from rl.experiment import dev_evaluation as evaluation
-from rl.experiment.dev_evaluation import DevTask, Evaluator, EvaluatorError, play_dev_levels, prepare
+from rl.experiment.dev_evaluation import (
+    DevEvaluatorSettings,
+    Evaluator,
+    EvaluatorError,
+    make_dev_suite,
+    play_dev_levels,
+)
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 
@@ -23,7 +29,7 @@ DEADLINE_S = 120
 def task(network=NETWORK, **changes):
     flags = ["--experiment-name", "x", "--architectures", network, "--eval-episodes-per-category", "3"]
     levels = list(zip(LEVELS, CATEGORIES, strict=True))
-    return DevTask(resolve(flags), levels, network, "cpu", 1, **changes)
+    return DevEvaluatorSettings(resolve(flags), levels, network, "cpu", 1, **changes)
 
 
 def policy_of(network, seed=0):
@@ -48,17 +54,17 @@ def same(one, other):
 
 
 @pytest.mark.usefixtures("whole_evaluations")
-def test_separate_process_gives_the_same_result_reports_errors_and_exits(tmp_path, monkeypatch):
+def test_evaluator_same_result_as_training_process(tmp_path, monkeypatch):
     made, policy = task(), policy_of(NETWORK)
-    here = prepare(made)
+    here = make_dev_suite(made)
     with closing(Evaluator(made, tmp_path, StopRequest())) as remote:
-        remote.order(policy, 100)
+        remote.submit(policy, 100)
         found, seconds = remote.result()
         assert same(found, play_dev_levels(here, policy, made.config.evaluation.deterministic)[0]) and seconds > 0
         assert read_history(tmp_path).decisions.tolist() == [100]
         assert [path.name for path in tmp_path.iterdir()] == ["dev_levels.jsonl"]
         monkeypatch.setattr(evaluation.checkpoint, "save", lambda *arguments, **options: None)
-        remote.order(policy, 200)
+        remote.submit(policy, 200)
         message = r"--remote-evaluation failed: .*in_evaluation\.safetensors: no such checkpoint.*--resume-from"
         with pytest.raises(EvaluatorError, match=message):
             remote.result()
@@ -68,9 +74,9 @@ def test_separate_process_gives_the_same_result_reports_errors_and_exits(tmp_pat
         assert remote.process.exitcode == 0
 
 
-def test_request_to_stop_and_killed_process(tmp_path):
+def test_evaluator_stop_request_or_killed_process_raises(tmp_path):
     with closing(Evaluator(task(), tmp_path, StopRequest("SIGTERM"))) as remote:
-        remote.order(policy_of(NETWORK), 100)
+        remote.submit(policy_of(NETWORK), 100)
         with pytest.raises(KeyboardInterrupt, match="by SIGTERM"):
             remote.result()
         remote.process.kill()
@@ -80,9 +86,9 @@ def test_request_to_stop_and_killed_process(tmp_path):
 
 
 @pytest.mark.parametrize("network", ["vision_free_foresight+state3+gru", "vision_free+subtasks5"])
-def test_a_policy_plays_the_same_from_its_checkpoint(network, tmp_path):
+def test_play_dev_levels_restored_policy_same_result(network, tmp_path):
     """The policy sent to the other process is complete."""
-    policy, suite = policy_of(network), prepare(task(network))
+    policy, suite = policy_of(network), make_dev_suite(task(network))
     path = checkpoint.save(tmp_path / "x.safetensors", policy, frame_skip=4)
     restored, _ = checkpoint.load_policy(path)
     (one, wins), (other, same_wins) = (play_dev_levels(suite, player, True) for player in (policy, restored))

@@ -59,7 +59,7 @@ def run_until(config, moment):
     return lines
 
 
-def test_distillation_resumes_bit_for_bit_and_ppo_starts_from_the_student(flags, tmp_path, monkeypatch):
+def test_distill_interrupted_resumes_bit_identical(flags, tmp_path, monkeypatch):
     monkeypatch.setattr(distill, "SAVE_SECONDS", 0.0)
     messages = []
     whole = run(configuration(flags, tmp_path / "whole"), messages.append)
@@ -85,10 +85,10 @@ def test_distillation_resumes_bit_for_bit_and_ppo_starts_from_the_student(flags,
     assert not (before["action_net.weight"] == after["action_net.weight"]).all()
 
 
-def test_one_architecture_is_the_teacher_of_the_next_with_the_same_seed(flags, tmp_path):
+def test_teacher_of_same_seed_of_other_architecture(flags, tmp_path):
     several = [*flags[:3], "vision_free_foresight", *flags[3:]]
     config = configuration(several, tmp_path, "--teacher", "vision_free_foresight", "--seeds", "1", "2")
-    jobs = list(make_setups(config, load_data(config, print), hardware.detect(), tmp_path, None, print))
+    jobs = list(make_setups(config, load_data(config, print), hardware.detect(), tmp_path, print))
     for job in jobs[:2]:
         job.folder.mkdir(parents=True)
         shutil.copy(AGENT, job.folder / "agent.safetensors")
@@ -97,16 +97,16 @@ def test_one_architecture_is_the_teacher_of_the_next_with_the_same_seed(flags, t
     assert [distill.teacher_of(job) for job in jobs[2:]] == [job.folder / "agent.safetensors" for job in jobs[:2]]
 
 
-def test_a_teacher_that_is_no_better_is_refused(flags, tmp_path):
+def test_distill_teacher_not_better_raises(flags, tmp_path):
     policy = distill.load_teacher(AGENT, 4)
     config = configuration(flags, tmp_path)
     data = load_data(config, print)
-    (job,) = make_setups(config, data, hardware.detect(), tmp_path, None, print)
+    (job,) = make_setups(config, data, hardware.detect(), tmp_path, print)
     with pytest.raises(DistillationError, match="of the dev levels"):
         distill.check_worth(job, policy, policy, AGENT)
 
 
-def test_unsuitable_teachers_are_refused_before_training(flags, tmp_path):
+def test_run_unsuitable_teacher_raises_before_training(flags, tmp_path):
     for name, message in {
         "mlp_baseline": "is neither a checkpoint",
         "vision_free": "make it the first of several",

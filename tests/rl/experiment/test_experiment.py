@@ -57,7 +57,7 @@ def experiment(data, tmp_path_factory):
     return folder, printed.getvalue()
 
 
-def test_the_main_job_ends_with_table_report_and_films(experiment):
+def test_main_writes_table_report_and_films(experiment):
     folder, printed = experiment
     assert "after PPO" in printed
     assert "random play" in printed
@@ -69,7 +69,7 @@ def test_the_main_job_ends_with_table_report_and_films(experiment):
         assert len(list((folder / name / "route_visualizations").rglob("*.png"))) == len(CATEGORIES)
 
 
-def test_results_name_every_category_and_baseline(experiment):
+def test_results_json_has_categories_and_baselines(experiment):
     results = json.loads((experiment[0] / "results.json").read_text())
     for name in ("mlp_baseline", "vision_free"):
         entry = results["architectures"][name]["seeds"]["0"]
@@ -80,7 +80,7 @@ def test_results_name_every_category_and_baseline(experiment):
         assert speed["decisions"] == 2048 and 0 < speed["ppo_time_s"] < entry["wall_time_s"] and speed["cores_used"] > 0
 
 
-def test_the_run_folder_describes_itself(experiment):
+def test_config_json_and_run_json_describe_the_run(experiment):
     config = json.loads((experiment[0] / "config.json").read_text())
     assert config["curriculum"]["threshold"] == 0.6
     assert config["hardware"]["num_envs"] == 16
@@ -97,14 +97,14 @@ def test_the_run_folder_describes_itself(experiment):
         assert len(event_folders(experiment[0] / name)) == 1
 
 
-def test_a_run_is_compared_with_itself(experiment, capsys):
+def test_compare_runs_same_run_is_equal(experiment, capsys):
     compare_runs = load_script("compare_runs")
     assert compare_runs.main([str(experiment[0]), str(experiment[0]), "--exact"]) == 0
     printed = capsys.readouterr().out
-    assert "the same in all 3 common records" in printed
+    assert "digests are equal in all 3 common records" in printed
 
 
-def test_the_final_model_loads_in_plain_stable_baselines3_and_acts_the_same(experiment):
+def test_final_model_loads_in_stable_baselines3(experiment):
     from stable_baselines3 import PPO
 
     folder = experiment[0] / "vision_free"
@@ -118,7 +118,7 @@ def test_the_final_model_loads_in_plain_stable_baselines3_and_acts_the_same(expe
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_a_checkpoint_is_evaluated_with_films(experiment, data, tmp_path, capsys):
+def test_evaluate_script_checkpoint_with_films(experiment, data, tmp_path, capsys):
     status = load_script("evaluate").main([
         str(experiment[0] / "vision_free" / "checkpoints" / "final.safetensors"), "--levels", str(data / "test"),
         "--record-videos", "--max-videos-per-category", "1", "--output-dir", str(tmp_path / ODD),
@@ -142,7 +142,7 @@ def test_a_checkpoint_is_evaluated_with_films(experiment, data, tmp_path, capsys
     ) in printed.out
 
 
-def test_plain_folders_of_map_files_are_datasets(tmp_path):
+def test_load_data_plain_folders(tmp_path):
     for name, first in (("train", 0), ("test", 100)):
         for i, place in enumerate(("first level", "caves/one.map", "caves/deep/two.map")):
             (tmp_path / name / place).parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +155,7 @@ def test_plain_folders_of_map_files_are_datasets(tmp_path):
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_pretraining_alone(data, tmp_path, capsys):
+def test_pretrain_bc_script_writes_weights(data, tmp_path, capsys):
     status = load_script("pretrain_bc").main([
         "--architecture", "vision_free", "--replay-data-dir", str(data / "demonstrations"),
         "--epochs", "2", "--output-dir", str(tmp_path),
@@ -165,7 +165,7 @@ def test_pretraining_alone(data, tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("blank_charts")
-def test_a_signal_leaves_a_checkpoint_to_resume_from(data, tmp_path, capsys):
+def test_main_sigterm_writes_checkpoint_and_resumes(data, tmp_path, capsys):
     flags = [
         "--experiment-name", "stopped", "--architectures", "vision_free", "--train-dataset", data / "train",
         "--test-dataset", data / "test", "--num-envs", "8", "--rollout-length", "32", "--minibatch-size", "64",
@@ -211,7 +211,7 @@ def refused(flags, out):
         (["--train-dataset", "datasets/test"], "are also in"),
     ],
 )
-def test_bad_input_is_one_error_before_anything_starts(flags, message, tmp_path, capsys, monkeypatch):
+def test_main_bad_input_prints_one_line(flags, message, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert load_script("train_and_compare").main(refused(flags, tmp_path)) == 2
     printed = capsys.readouterr().err

@@ -9,11 +9,10 @@ from PIL import Image
 
 from nppsim.measure.intervals import wilson
 from rl.evaluation.comparison import Comparison, Difference
-from rl.events import EventsError, EventWriter, Scalars, read_scalars, require_tags
-from rl.experiment.curves import CHARTS, STAGE, curve_chart, stages
-from rl.experiment.report import write_report
+from rl.events import EventsError, Scalars, open_events, require_tags
+from rl.experiment.report import CHARTS, STAGE, curve_chart, stages, write_report
 
-from results import BARE
+from results import BARE, architectures
 
 
 def stats(wins, episodes):
@@ -33,7 +32,7 @@ def comparison(first, second, difference, ci95):
 
 
 def write_events(folder, tags=("rollout/success_rate", "train/approx_kl"), steps=(0, 100, 200)):
-    with EventWriter(folder) as writer:
+    with open_events(folder) as writer:
         for tag in tags:
             for step in steps:
                 writer.add_scalar(tag, step / 200, step)
@@ -49,7 +48,7 @@ def experiment(tmp_path):
     film = {"category": "simple", "level_name": "l <1>", "outcome": "won", "frames": 90}
     scores = {"loss": 0.41, "accuracy": 0.876, "change_accuracy": 0.654, "recall": [0.5, None]}
     mlp = BARE | {
-        "results": {"random": table(1, 100), "bc": table(52, 100), "ppo": table(93, 100)},
+        "suites": {"test": table(93, 100)}, "baselines": {"random": table(1, 100), "bc": table(52, 100)},
         "bc": {
             "validation": scores, "training": scores, "baselines": {"repeat": scores | {"accuracy": 0.815}},
             "closed_loop": {"success": 0.52}, "best_epoch": 17,
@@ -59,20 +58,26 @@ def experiment(tmp_path):
         "transfer": {"copied": 41, "fresh": ["value_head.weight", "value_head.bias"]},
         "settings": {"ppo.gamma": {"value": 0.99, "source": "command line"}, "x": {"value": 1, "source": "default"}},
         "speed": {"decisions_per_s": 51234.5, "share": {"environment": 0.125, "update": 0.875}},
-        "audit": [{"term": "win", "per episode": 3.0}],
-        "paths": {"tensorboard": "mlp/tensorboard", "run": "mlp", "films": [
+        "folder": "mlp", "films": [
             film | {"video": "videos/a b.mp4", "route": "a.png"}, film | {"video": "gone.mp4", "route": "gone.png"},
-        ]},
+        ],
+    }  # fmt: skip
+    labels = architectures(mlp_baseline=mlp, vision_free=BARE)
+    labels["mlp_baseline"]["all_seeds"] = {
+        "suites": {"test": table(280, 300)}, "baselines": {"random": None, "bc": None},
     }  # fmt: skip
     return {
         "name": "first <try>", "created": "2026-01-01 12:00", "machine": "two cores",
-        "versions": {"numpy": "2.4.6"}, "architectures": {"mlp_baseline": mlp, "vision_free": BARE},
+        "versions": {"numpy": "2.4.6"}, "architectures": labels, "audit": [{"term": "win", "per episode": 3.0}],
         "comparisons": [comparison("mlp_baseline", "vision_free", 0.01, [-0.02, 0.04])],
-        "all_seeds": {"mlp_baseline, all seeds": {"random": None, "bc": None, "ppo": table(280, 300)}},
     }  # fmt: skip
 
 
-def test_the_report_holds_the_numbers(tmp_path, experiment):
+def run_of(experiment, label):
+    return experiment["architectures"][label]["seeds"]["0"]
+
+
+def test_write_report_contains_numbers(tmp_path, experiment):
     page = write_report(experiment, tmp_path / "report.html").read_text()
     for text in (
         "first &lt;try&gt;", "93.0 %", "[86.3, 96.6]", "52.0 %", "1.0 %", "100 episodes · 7 died", "123 frames", "87.6 %",
@@ -90,18 +95,18 @@ def test_the_report_holds_the_numbers(tmp_path, experiment):
     assert "vision_free: not evaluated after PPO." in page
 
 
-def test_the_report_names_the_next_step_and_condenses_events_and_plan(tmp_path, experiment):
+def test_write_report_next_step_events_and_plan(tmp_path, experiment):
     page = write_report(experiment, tmp_path / "report.html").read_text()
     assert "Next:" not in page  # there is no agent
     (tmp_path / "mlp" / "agent.safetensors").touch()
-    entry = experiment["architectures"]["mlp_baseline"]
+    entry = run_of(experiment, "mlp_baseline")
     entry["events"] = [
         {"at": 2000, "evaluation": {"simple": 0.25, "all": 0.5}},
         {"at": 4000, "rolled_back": "to the BC policy"},
         {"event": "advance", "stage": "simple", "reason": "early", "update": 7, "episode": 1234},
     ]
     page = texts(write_report(experiment, tmp_path / "report.html").read_text())
-    assert "python scripts/evaluate.py mlp/agent.safetensors --levels LEVELS --record-eval-videos" in page
+    assert f"python scripts/evaluate.py {tmp_path}/mlp/agent.safetensors --levels LEVELS --record-eval-videos" in page
     for row in (
         ["2,000 decisions", "evaluation", "all 50.0 %, simple 25.0 %"],
         ["4,000 decisions", "rolled back", "to the BC policy"],
@@ -130,43 +135,36 @@ def with_scripts(value):
     return f"{value}<script>" if isinstance(value, str) else value
 
 
-def test_every_text_of_a_record_is_escaped(tmp_path, experiment):
+def test_write_report_escapes_texts(tmp_path, experiment):
     hostile = with_scripts(experiment)
     (entry,) = (v for k, v in hostile["architectures"].items() if k.startswith("mlp"))
-    for there in (experiment["architectures"]["mlp_baseline"]["paths"], BARE["paths"] | {"run": "mlp<script>"}):
-        entry["paths"] = with_scripts(there) | {"tensorboard": there["tensorboard"], "run": there["run"]}
+    for folder in ("mlp", "mlp<script>"):
+        entry["seeds"]["0"]["folder"] = folder
         page = write_report(hostile, tmp_path / "report.html").read_text()
         assert "<script" not in page and page.count("&lt;script&gt;") > 20
 
 
-def test_missing_sections_say_so(tmp_path, experiment):
-    experiment |= {"architectures": {"a": BARE}, "comparisons": [], "all_seeds": {}}
+def test_write_report_missing_sections(tmp_path, experiment):
+    experiment |= {"architectures": architectures(a=BARE), "comparisons": []}
     page = write_report(experiment, tmp_path / "report.html").read_text()
     assert page.count("not run") >= 5
     assert "no TensorBoard event files" in page
 
 
-def test_paths_may_be_those_of_the_working_directory(tmp_path, experiment, monkeypatch):
-    monkeypatch.chdir(tmp_path.parent)
-    paths = experiment["architectures"]["mlp_baseline"]["paths"]
-    paths |= {key: f"{tmp_path.name}/{paths[key]}" for key in ("tensorboard", "run")}
-    page = write_report(experiment, f"{tmp_path.name}/report.html").read_text()
-    assert 'src="mlp/videos/a%20b.mp4"' in page and 'alt="Success on training levels"' in page and "two cores" in page
-
-
-def test_random_play_stands_once_where_it_was_the_same_for_all(tmp_path, experiment):
+def test_write_report_equal_random_play_has_one_column(tmp_path, experiment):
     runs = experiment["architectures"]
     for name, won, titles in (("same", 1, 5), ("other", 2, 6)):
-        results = {"random": table(won, 100), "bc": table(50, 100), "ppo": table(60, 100)}
-        runs["vision_free"] = BARE | {"results": results}
-        page = texts(write_report(experiment | {"all_seeds": {}}, tmp_path / f"{name}.html").read_text())
+        baselines = {"random": table(won, 100), "bc": table(50, 100)}
+        runs |= architectures(vision_free=BARE | {"suites": {"test": table(60, 100)}, "baselines": baselines})
+        runs["mlp_baseline"].pop("all_seeds", None)
+        page = texts(write_report(experiment, tmp_path / f"{name}.html").read_text())
         begin = page.index("category")
         assert page[begin + 1 : begin + 1 + titles].count("random play") == titles - 4
         assert page[begin + 1 : begin + 3] == ["after PPO", "before PPO"], "what matters first"
         assert page[begin + titles] == "random play"
 
 
-def test_lessons_have_charts(tmp_path, experiment):
+def test_write_report_distillation_charts(tmp_path, experiment):
     assert "Divergence from the teacher" not in write_report(experiment, tmp_path / "report.html").read_text()
     write_events(tmp_path / "mlp" / "tensorboard", ("bc/teacher/divergence", "bc/teacher/success"), (1, 2, 3))
     page = write_report(experiment, tmp_path / "report.html").read_text()
@@ -174,39 +172,26 @@ def test_lessons_have_charts(tmp_path, experiment):
         assert f'alt="{title}"' in page
 
 
-def test_charts_without_data_name_their_tags(tmp_path, experiment):
+def test_write_report_charts_without_data_name_tags(tmp_path, experiment):
     page = write_report(experiment, tmp_path / "report.html").read_text()
     assert "Explained variance of the critic: not logged (train/explained_variance)" in page
     shown = sum(f'alt="{chart.title}"' in page for chart in CHARTS)
     assert shown == 2
 
 
-def test_scalars_are_read_back(tmp_path):
-    scalars = read_scalars(write_events(tmp_path / "tb"))
-    assert set(scalars) == {"rollout/success_rate", "train/approx_kl"}
-    assert scalars["train/approx_kl"].steps.tolist() == [0, 100, 200]
-    assert scalars["train/approx_kl"].values == pytest.approx([0, 0.5, 1])
-
-
-def test_a_resumed_run_in_the_same_folder_is_one_curve(tmp_path):
-    write_events(tmp_path, steps=(0, 100))
-    write_events(tmp_path, steps=(200, 300))
-    assert read_scalars(tmp_path)["train/approx_kl"].steps.tolist() == [0, 100, 200, 300]
-
-
-def test_missing_tags_and_second_trees_are_found(tmp_path):
+def test_require_tags_missing_tag_or_second_folder_raises(tmp_path):
     with pytest.raises(EventsError, match="no TensorBoard event files"):
         require_tags(tmp_path, ["a"])
     write_events(tmp_path / "PPO_1")
     assert "train/approx_kl" in require_tags(tmp_path, ["train/approx_kl"])
     with pytest.raises(EventsError, match="time/fps, train/loss"):
         require_tags(tmp_path, ["train/loss", "train/approx_kl", "time/fps"])
-    EventWriter(tmp_path / "training").close()  # opened, never written to
+    open_events(tmp_path / "training").close()  # opened, never written to
     with pytest.raises(EventsError, match=r"2 folders with event files \(PPO_1, training\)"):
         require_tags(tmp_path, ["train/approx_kl"])
 
 
-def test_stages_are_named_where_they_begin():
+def test_stages_returns_begin_and_name():
     steps = np.array([100, 200, 300, 400])
     run = {
         STAGE: Scalars(steps, np.array([0.0, 1.0, 1.0, 2.0])),
@@ -220,8 +205,8 @@ def test_stages_are_named_where_they_begin():
     assert curve_chart(chart, {"run": run}, {"run": stages(run)})
 
 
-def test_what_is_the_same_in_all_runs_is_shown_once(tmp_path, experiment):
-    one = experiment["architectures"]["mlp_baseline"]
-    experiment["architectures"] = {"a": one, "b": one}
+def test_write_report_equal_parts_shown_once(tmp_path, experiment):
+    one = run_of(experiment, "mlp_baseline")
+    experiment["architectures"] = architectures(a=one, b=one)
     page = texts(write_report(experiment, tmp_path / "report.html").read_text())
     assert page.count("ppo.gamma") == 1

@@ -12,15 +12,16 @@ import hardware
 from nppsim.errors import ConfigError
 from nppsim.io.files import FolderError, locked, write_json
 from nppsim.levels.level_set import LevelSet
-from rl.checks.doctor import read_findings
+from rl.checks.check import read_results
 from rl.config.command_line import resolve
 from rl.experiment import stages
 from rl.experiment.data import load_data
+from rl.experiment.record import ResumeError
 from rl.experiment.run import run
 from rl.experiment.setup import make_setups
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
-from rl.search.guided_search import Agent
+from rl.search.guided_search import GuidePolicy
 from rl.training.digests import first_divergence, read_trail
 from tests.chaos.same_run import differences
 
@@ -82,7 +83,7 @@ def contents(folder):
     return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_resumed_run_ends_the_same(finished, flags, tmp_path):
+def test_resume_after_kill_ends_bit_identical(finished, flags, tmp_path):
     """Killed in imitation, in the BC policy's evaluation, in PPO, with a truncated checkpoint, and before the end."""
     run_until(configuration(flags, tmp_path), "imitation, epoch 1")
     (folder,) = tmp_path.glob("tiny_*")
@@ -99,15 +100,15 @@ def test_a_resumed_run_ends_the_same(finished, flags, tmp_path):
     assert any(line.endswith("checkpoint_512.safetensors at 512 decisions") for line in lines)
     run(resolve(again), lines.append)
     assert differences(finished, folder) == []
-    assert examined(finished) == examined(folder), "the doctor's findings are those of a run without interruption"
+    assert checked(finished) == checked(folder), "the doctor's results are those of a run without interruption"
 
 
-def test_stages_run_one_by_one(finished, flags, tmp_path):
+def test_run_stages_one_by_one_equals_whole_run(finished, flags, tmp_path):
     """Each call is a new start: stages with a stored result load it, the next one does its work."""
     config = configuration(flags, tmp_path)
     data = load_data(config, quiet)
     for stage in stages.STAGES:
-        (job,) = make_setups(config, data, hardware.detect(), tmp_path, None, quiet)
+        (job,) = make_setups(config, data, hardware.detect(), tmp_path, quiet)
         training = stages.run_stages(job, last=stage.__name__)
         assert (tmp_path / "vision_free" / "finished.json").exists() == (stage is stages.report)
     whole, parts = (read_trail(folder / "vision_free") for folder in (finished, tmp_path))
@@ -124,7 +125,7 @@ def quiet(line):
     """Ignore a message."""
 
 
-def test_missing_checkpoints_are_noticed(flags, tmp_path):
+def test_resume_missing_checkpoints_raises_or_restarts(flags, tmp_path):
     """Missing checkpoints are an error if one was written; otherwise a message says that PPO starts again."""
     run_until(configuration(flags, tmp_path, "--save-freq", "512"), "evaluation at 2,048")
     (folder,) = tmp_path.glob("tiny_*")
@@ -139,7 +140,7 @@ def test_missing_checkpoints_are_noticed(flags, tmp_path):
     assert any("left no checkpoint" in line for line in run_until(resolve(again), "evaluation at 1,024"))
 
 
-def test_frames_per_decision_cannot_change(flags, tmp_path):
+def test_resume_other_frame_skip_raises(flags, tmp_path):
     """In imitation, in the BC policy's evaluation and in PPO."""
     settings = configuration(flags, tmp_path)
     for moment in ("imitation, epoch 2", "weights:", "evaluation at 1,024"):
@@ -156,13 +157,13 @@ def test_frames_per_decision_cannot_change(flags, tmp_path):
         config.write_text(before)
 
 
-def examined(folder):
-    """(moment, check, status) of the doctor's findings in a run."""
-    return [(one.moment, one.check, one.status) for one in read_findings(folder / "vision_free" / "doctor.json")]
+def checked(folder):
+    """(event, check, status) of the doctor's results in a run."""
+    return [(one.event, one.check, one.status) for one in read_results(folder / "vision_free" / "doctor.json")]
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_a_run_with_images_resumes_bit_for_bit(flags, tmp_path):
+def test_resume_run_with_images_is_bit_identical(flags, tmp_path):
     begun = flags.index("--replay-data-dir")
     small = [*flags[:begun], *flags[begun + 2 :], "--no-pretraining", "--architectures", "mlp_baseline"]
     for name, value in {
@@ -192,7 +193,7 @@ def test_a_run_with_images_resumes_bit_for_bit(flags, tmp_path):
     assert differences(whole, folder) == []
 
 
-def test_a_hierarchical_run_resumes_bit_for_bit(flags, tmp_path):
+def test_resume_hierarchical_run_is_bit_identical(flags, tmp_path):
     """From a BC policy, with doctor, audits and evaluations; killed during PPO.  Both have the same plan."""
     more = ["--use-hierarchical-ppo", "--high-level-update-freq", "5", "--total-timesteps", "1536"]
     lines = run_until(configuration(flags, tmp_path, *more), "evaluation at 0")
@@ -222,7 +223,7 @@ def interrupted(flags, name, out, *more):
     return folder, lines, [read_trail(place / name) for place in (whole, folder)]
 
 
-def test_a_run_with_a_memory_resumes_bit_for_bit_and_ends_with_a_film(flags, tmp_path):
+def test_resume_recurrent_run_is_bit_identical_and_films(flags, tmp_path):
     """Such a run has no archive of Stable-Baselines3, and search refuses its agent."""
     folder, lines, (one, other) = interrupted(flags, "vision_free+gru", tmp_path)
     assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2]
@@ -230,10 +231,10 @@ def test_a_run_with_a_memory_resumes_bit_for_bit_and_ends_with_a_film(flags, tmp
     assert list(folder.rglob("*.mp4")) and not list(folder.rglob("final_model.zip"))
     assert any("no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies" in line for line in lines)
     with pytest.raises(CheckpointError, match="give an agent without .gru"):
-        Agent.load(folder / "vision_free+gru" / "agent.safetensors")
+        GuidePolicy.load(folder / "vision_free+gru" / "agent.safetensors")
 
 
-def test_a_run_with_a_graph_resumes_bit_for_bit_and_ends_with_a_film(flags, tmp_path):
+def test_resume_graph_run_is_bit_identical_and_films(flags, tmp_path):
     """Graphs that were remembered before the interruption are encoded again."""
     folder, _, (one, other) = interrupted(flags, "vision_free_gcn", tmp_path)
     assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2]
@@ -242,14 +243,39 @@ def test_a_run_with_a_graph_resumes_bit_for_bit_and_ends_with_a_film(flags, tmp_
     assert len(films) == 2 and all(film.stat().st_size > 1000 for film in films)
 
 
-def test_resuming_a_finished_experiment_changes_nothing(finished):
-    before, lines = contents(finished), []
-    assert run(resolve(["--resume-from", str(finished)]), lines.append) == finished
-    assert lines[0] == f"{finished}: is finished; nothing was changed" and "after PPO" in lines[1]
-    assert contents(finished) == before
+def test_run_resume_from_finished_experiment_changes_nothing(finished, tmp_path):
+    """Also after the folder was moved."""
+    moved = shutil.copytree(finished, tmp_path / "moved")
+    before, lines = contents(moved), []
+    assert run(resolve(["--resume-from", str(moved)]), lines.append) == moved
+    assert lines[0] == f"{moved}: is finished; nothing was changed" and "after PPO" in lines[1]
+    assert lines[-1] == f"report: {moved / 'report.html'}"
+    assert not any(str(finished) in line for line in lines)
+    assert contents(moved) == before
 
 
-def test_observers_change_nothing(finished, flags, tmp_path):
+def test_run_resume_from_incomplete_finished_experiment_raises(finished, tmp_path):
+    folder = shutil.copytree(finished, tmp_path / "incomplete")
+    for name in ("results.json", "vision_free/agent.safetensors", "vision_free/digests.jsonl"):
+        (folder / name).unlink()
+    with pytest.raises(ResumeError, match=r"results.json, vision_free/agent.safetensors are missing; restore"):
+        run(resolve(["--resume-from", str(folder)]), print)
+    (folder / "summary.txt").unlink()
+    run(resolve(["--resume-from", str(folder)]), print)
+    assert differences(finished, folder) == ["vision_free/digests.jsonl: only in " + str(finished)]
+
+
+def test_run_resume_without_digests_warns(finished, tmp_path):
+    folder = shutil.copytree(finished, tmp_path / "no_digests")
+    for name in ("summary.txt", "vision_free/finished.json", "vision_free/digests.jsonl"):
+        (folder / name).unlink()
+    (folder / "vision_free" / "checkpoints" / "final.safetensors").unlink()
+    lines = []
+    run(resolve(["--resume-from", str(folder)]), lines.append)
+    assert any("warning: " in line and "digests.jsonl is missing" in line for line in lines)
+
+
+def test_run_evaluations_and_films_do_not_change_training(finished, flags, tmp_path):
     """Evaluations, their number, checkpoints and films do not influence training."""
     more = ["--no-retention-guard", "--eval-freq", "0", "--keep-checkpoints", "1", "--record-eval-videos"]
     other = run(configuration(flags, tmp_path, *more), lambda line: None)
@@ -258,7 +284,7 @@ def test_observers_change_nothing(finished, flags, tmp_path):
     assert len(list((other / "vision_free" / "checkpoints").glob("checkpoint_*"))) == 1
 
 
-def test_remote_evaluations_have_the_same_results(finished, tmp_path):
+def test_run_remote_evaluation_has_same_results(finished, tmp_path):
     """From the first evaluation on; training is the same, too."""
     folder = shutil.copytree(finished, tmp_path / finished.name)
     mine, theirs = folder / "vision_free", finished / "vision_free"
@@ -280,7 +306,7 @@ def test_remote_evaluations_have_the_same_results(finished, tmp_path):
     assert not list(folder.rglob("in_evaluation*"))
 
 
-def test_more_decisions_extend_a_finished_run(flags, tmp_path, monkeypatch):
+def test_resume_override_total_timesteps_extends_finished_run(flags, tmp_path, monkeypatch):
     """As if the run had started with them, where nothing else depends on their number; also for a run killed in its final
     evaluation."""
     same = ["--no-schedules", "--eval-freq", "0", "--save-freq", "512", "--no-retention-guard"]

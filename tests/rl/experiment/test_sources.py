@@ -1,4 +1,4 @@
-"""Settings and circumstances in the folder of a run: every value with its source, and no secret."""
+"""Settings and provenance in the folder of a run: every value with its source, and no secret."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 import hardware
 from rl.config import ExperimentConfig, HardwareConfig, PPOConfig
 from rl.config.curriculum import CurriculumConfig
-from rl.experiment.record import circumstances, settings_with_sources
+from rl.experiment.record import provenance, settings_with_sources
 
 
 def sources(ppo=None, **plan_request):
@@ -22,7 +22,7 @@ def sources(ppo=None, **plan_request):
     return settings_with_sources(config, config.ppo.settled(plan), plan)
 
 
-def test_every_setting_has_its_value_and_its_source():
+def test_settings_with_sources_values_and_sources():
     found = sources(num_envs=64)
     assert found["ppo.gamma"] == {"value": 0.99, "source": "command line"}
     assert found["ppo.gae_lambda"] == {"value": 0.95, "source": "default"}
@@ -34,7 +34,7 @@ def test_every_setting_has_its_value_and_its_source():
     assert json.loads(json.dumps(found)) == found, "plain values"
 
 
-def test_a_profile_is_named_as_the_source_and_a_flag_wins_over_it():
+def test_settings_with_sources_flag_overrides_profile():
     found = sources(hardware_profile="cpu-testing", num_envs=32)
     assert found["plan.rollout_length"] == {"value": 32, "source": "profile cpu-testing"}
     assert found["plan.num_envs"] == {"value": 32, "source": "command line"}
@@ -43,7 +43,7 @@ def test_a_profile_is_named_as_the_source_and_a_flag_wins_over_it():
     assert settled["ppo.n_epochs"]["value"] == 7
 
 
-def test_no_setting_is_left_out():
+def test_settings_with_sources_contains_all_settings():
     names = set(sources())
     for section in ("ppo", "bc", "curriculum", "evaluation", "video", "upload", "hardware"):
         assert any(name.startswith(f"{section}.") for name in names)
@@ -51,13 +51,13 @@ def test_no_setting_is_left_out():
 
 
 @pytest.mark.parametrize("secret", ["verysecretvalue", "AKIAABCDEFGHIJKLMNOP"])
-def test_circumstances_are_stored_without_secrets(secret, monkeypatch):
+def test_provenance_is_redacted(secret, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "verysecretvalue")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("NUMBA_NOTE", f"a {secret} inside")
     monkeypatch.setenv("HOME_ADDRESS", "private")
     monkeypatch.setattr("sys.argv", ["train_and_compare.py", f"--s3-bucket={secret}"])
-    found = circumstances()
+    found = provenance()
     assert secret not in json.dumps(found) and "private" not in json.dumps(found)
     assert found["environment"]["OMP_NUM_THREADS"] == "3"
     assert found["environment"]["NUMBA_NOTE"] == "a [redacted] inside"

@@ -26,13 +26,13 @@ NEEDED = {"experiment_name": "x", "architectures": ["vision_free"]}
         ({**NEEDED, "config": "nowhere.toml"}, r"nowhere\.toml"),
     ],
 )
-def test_invalid_settings_are_refused_before_training(settings, message, tmp_path, monkeypatch):
+def test_train_invalid_settings_raises(settings, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=message):
         train(**settings)
 
 
-def test_keywords_win_over_files_and_files_over_the_recipe(tmp_path, monkeypatch):
+def test_train_keywords_override_files_and_recipe(tmp_path, monkeypatch):
     """Without the call of the main job, which tests/docs/test_own_network_page.py makes."""
     (tmp_path / "mine.toml").write_text("bc-epochs = 7\n[ppo]\ngamma = 0.9\n")
     seen = []
@@ -65,7 +65,7 @@ def test_keywords_win_over_files_and_files_over_the_recipe(tmp_path, monkeypatch
     assert config.sources["bc.epochs"] == "file mine.toml"
 
 
-def test_success_is_the_mean_over_seeds(tmp_path):
+def test_finished_success_is_mean_over_seeds(tmp_path):
     seeds = {str(seed): {"suites": {"test": {"all": {"success": share}}}} for seed, share in enumerate((0.25, 0.75))}
     done = Finished(tmp_path, {"architectures": {"mlp_baseline": {"seeds": seeds}}}, ())
     assert done.success("mlp_baseline") == 0.5

@@ -17,7 +17,7 @@ from rl.experiment.viewer import ViewerError, viewed
 LIMIT_S = 60
 
 
-def test_the_page_is_there_while_the_block_lasts(tmp_path, capsys):
+def test_viewed_serves_page_during_block(tmp_path, capsys):
     (tmp_path / "config.json").write_text("{}")
     said = []
     with viewed(tmp_path, said.append):
@@ -32,7 +32,7 @@ def test_the_page_is_there_while_the_block_lasts(tmp_path, capsys):
         urllib.request.urlopen(request, timeout=LIMIT_S)
 
 
-def test_a_page_that_cannot_be_shown_is_an_error_with_its_reason(tmp_path, monkeypatch, capsys):
+def test_viewed_studio_fails_raises_with_reason(tmp_path, monkeypatch, capsys):
     """The studio's error is that of the command; what the viewer makes of it is tested with a stand-in for its process."""
     folder = tmp_path / "nothing"
     assert main(["studio", "--run", str(folder), "--port", "0", "--no-browser"]) == 2
@@ -46,7 +46,7 @@ def test_a_page_that_cannot_be_shown_is_an_error_with_its_reason(tmp_path, monke
             raise AssertionError("there is nothing to show")
 
 
-def test_whether_it_is_shown_is_no_part_of_what_a_run_computes(tmp_path, monkeypatch):
+def test_visualize_training_is_not_stored_in_config(tmp_path, monkeypatch):
     level = "datasets/dev/simplest/000000.map"
     own = ["--experiment-name", "a", "--architectures", "vision_free", "--single-level", level]
     own += ["--output-dir", str(tmp_path)]

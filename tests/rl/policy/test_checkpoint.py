@@ -1,6 +1,7 @@
 """Checkpoints: what goes in comes out, bit for bit, and every kind of broken file gets its sentence."""
 
 import base64
+import io
 import json
 import os
 import pickle
@@ -14,6 +15,9 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 from stable_baselines3 import PPO
 
 from nppsim.batch import BatchSimulator
@@ -22,8 +26,9 @@ from nppsim.observe.statistics import ObservationStatistics
 from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.policy import checkpoint
-from rl.policy.checkpoint import CheckpointError, load_policy
+from rl.policy.checkpoint import CheckpointError, from_bytes, load_policy, to_bytes
 from rl.policy.policy import NppPolicy, build_policy
+from rl.policy.sb3 import SB3Policy
 from rl.ppo.vec_env import BatchVecEnv
 
 from places import ROOT
@@ -139,7 +144,7 @@ def test_a_failed_write_leaves_the_old_file_only(policy, saved, monkeypatch):
 def test_what_cannot_be_stored_is_named(policy, tmp_path):
     for training, message in (
         ({"a": [1, {"b": Path("x")}]}, r"training\.a\[1\]\.b is a .*Path: convert it"),
-        ({"a": np.array([object()])}, r"training\.a is an array of Python objects"),
+        ({"a": np.array([object()])}, r"training\.a is a ndarray: convert it"),
     ):
         with pytest.raises(CheckpointError, match=message):
             checkpoint.save(tmp_path / "model.safetensors", policy, frame_skip=4, training=training)
@@ -244,7 +249,7 @@ def test_others_can_read_the_weights(policy, saved):
         ({"frame_skip": 0}, "frame_skip is 0"),
         ({"frame_skip": 1e9}, "frame_skip should be a whole number"),
         ({"precision": "float8"}, "precision is 'float8'"),
-        ({"policy": {"a": 1}}, "weights do not fit vision_free"),
+        ({"policy": {"a": torch.zeros(1)}}, "weights do not fit vision_free"),
         ({"architecture": "mlp_baselin"}, "did you mean 'mlp_baseline'"),
         ({"architecture": "full_hgt"}, "trained on observation layout"),
         ({"layout": "0123456789abcdef"}, "trained on observation layout 0123456789abcdef .*train again"),
@@ -274,37 +279,32 @@ def test_moments_that_are_not_finite_are_refused(saved):
 def test_a_version_from_the_future_is_refused_by_number(saved, monkeypatch):
     with monkeypatch.context() as future:
         future.setattr(checkpoint, "FORMAT_VERSION", 99)
-        tampered_by_future = checkpoint._to_bytes({"anything": 1}, saved)
+        tampered_by_future = checkpoint._to_bytes({"policy": {}, "training": None}, saved)
     saved.write_bytes(tampered_by_future)
-    with pytest.raises(CheckpointError, match="checkpoint format 99, this version of the project reads 2"):
+    with pytest.raises(CheckpointError, match="checkpoint format 99, this version of the project reads 3"):
         load_policy(saved)
 
 
-@pytest.fixture
-def archive(policy, tmp_path, monkeypatch):
-    """An archive of Stable-Baselines3, and its policy, from when that had no folder of its own: its class is named
-    rl.policy.NppPolicy, which is rl.policy.policy.NppPolicy now."""
+@pytest.fixture(params=["current", "earlier"])
+def archive(policy, tmp_path, request):
+    """An archive of Stable-Baselines3, and its policy; those of earlier versions name NppPolicy as their class."""
     env = BatchVecEnv(
         BatchSimulator([corridor()], 2, observations=layout.VISION_FREE, threads=1),
         make_sampler(["simple"], CurriculumConfig(), 0),
     )
     kwargs = {"architecture": "vision_free", "statistics": policy.statistics}
-    model = PPO(NppPolicy, env, n_steps=4, batch_size=8, device="cpu", policy_kwargs=kwargs)
+    model = PPO(SB3Policy, env, n_steps=4, batch_size=8, device="cpu", policy_kwargs=kwargs)
     path = tmp_path / "final_model.zip"
-    with monkeypatch.context() as former:
-        former.setattr(NppPolicy, "__module__", "rl.policy")
-        model.save(path)
-    stored = json.loads(zipfile.ZipFile(path).read("data"))["policy_class"][":serialized:"]
-    assert b"rl.policy" in base64.b64decode(stored) and b"rl.policy.policy" not in base64.b64decode(stored)
-    return path, model.policy
-
-
-def test_archives_from_before_the_policy_had_a_folder_still_load(archive):
-    path, policy = archive
-    loaded = PPO.load(path, device="cpu").policy
-    assert type(loaded) is NppPolicy
-    obs = observations(20, seed=2)
-    assert (loaded.act(obs, deterministic=True) == policy.act(obs, deterministic=True)).all()
+    model.save(path)
+    if request.param == "earlier":
+        with zipfile.ZipFile(path) as file:
+            members = {name: file.read(name) for name in file.namelist()}
+        data = json.loads(members["data"])
+        data["policy_class"][":serialized:"] = base64.b64encode(pickle.dumps(NppPolicy)).decode()
+        with zipfile.ZipFile(path, "w") as file:
+            for name, content in (members | {"data": json.dumps(data).encode()}).items():
+                file.writestr(name, content)
+    return path, model.policy.network
 
 
 def test_an_archive_becomes_a_checkpoint_if_it_is_trusted(archive, tmp_path, capsys):
@@ -364,13 +364,68 @@ def test_foreign_files_are_recognised_without_running_code(tmp_path, monkeypatch
     assert not (tmp_path / "it_ran").exists()
 
 
+def test_code_in_the_state_of_training_does_not_run(policy, saved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = io.BytesIO()
+    torch.save({"optimizer": Bomb()}, file)
+    monkeypatch.setattr(checkpoint, "to_bytes", lambda value, name: bytearray(file.getvalue()))
+    tampered(saved, training={})
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: damaged \("):
+        checkpoint.load(saved)
+    assert not (tmp_path / "it_ran").exists()
+
+
+def test_files_of_format_2_are_read_without_their_state_of_training(policy, saved):
+    fields, tensors = checkpoint.parse(saved.read_bytes())
+    content = fields["content"] | {
+        "policy": {name.removeprefix("policy."): {"$tensor": name} for name in tensors},
+        "training": {"updates": 3},
+    }
+    with pytest.MonkeyPatch.context() as earlier:
+        earlier.setattr(checkpoint, "FORMAT_VERSION", 2)
+        saved.write_bytes(checkpoint.sign(content, tensors))
+    loaded, stored = load_policy(saved)
+    assert stored["training"] is None and stored["config"] == {"lr": 1e-3}
+    assert all(torch.equal(loaded.state_dict()[name], tensor) for name, tensor in policy.state_dict().items())
+
+
+values = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-(2**127), 2**127), st.floats(), st.text(), st.binary(min_size=1),
+        arrays(st.sampled_from(["?", "i1", "u8", ">i4", "f2", "<f8", "c16", "U3", "S2", [("a", "i4"), ("b", "f8", 2)]]),
+               array_shapes(min_dims=0, min_side=0, max_side=3)),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.tuples(inner, inner),
+        st.dictionaries(st.one_of(st.text(), st.integers(), st.tuples(st.integers())), inner, max_size=3),
+    ),
+)  # fmt: skip
+
+
+def same(one, other):
+    """True for equal types and values; NaN equals NaN."""
+    if isinstance(one, dict):
+        return isinstance(other, dict) and list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, np.ndarray):
+        return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+    return type(one) is type(other) and (one == other or one != one)
+
+
+@settings(deadline=None, max_examples=60)
+@given(value=values)
+def test_from_bytes_restores_types_and_values(value):
+    assert same(from_bytes(to_bytes(value, "value")), value)
+
+
 def test_the_old_suffix_of_a_checkpoint_names_the_new_one(saved):
     with pytest.raises(CheckpointError, match=r"model\.pt: no such checkpoint: give .*model\.safetensors"):
         load_policy(saved.with_suffix(".pt"))
 
 
 def test_nothing_in_the_project_unpickles_but_the_conversion_of_archives():
-    unpickles = r"\bpickle\.loads?\b|(?<!safetensors\.)torch\.load\(|allow_pickle|PPO\.load\("
+    unpickles = r"\bpickle\.loads?\b|(?<!safetensors\.)torch\.load\((?!.*weights_only=True)|allow_pickle|\bPPO\.load\("
     opens = re.compile(rf"{unpickles}|yaml\.|(?<![.\w])(?<!def )(eval|exec)\(")
     found = {
         path.relative_to(ROOT).as_posix()

@@ -1,14 +1,11 @@
 """The policy network on random observations: complete, eager, fed raw, the same through every door."""
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from gymnasium import spaces
-from stable_baselines3 import PPO
 
-from nppsim.gym.spaces import flatten_vectors, observation_space
+from nppsim.gym.spaces import observation_space
 from nppsim.observe import layout
 from nppsim.observe.foresight import AHEAD
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
@@ -156,9 +153,9 @@ def test_the_state_dict_holds_each_tensor_once(policy):
 
 def test_there_is_no_layer_that_behaves_differently_in_training(policy, obs):
     tensors = policy.to_tensors(obs)
-    policy.set_training_mode(True)
+    policy.train()
     first = policy.logits_and_values(tensors)
-    policy.set_training_mode(False)
+    policy.eval()
     second = policy.logits_and_values(tensors)
     assert torch.equal(first[0], second[0])
     assert torch.equal(first[1], second[1])
@@ -184,7 +181,7 @@ def test_the_normaliser_is_in_the_state_dict_and_frozen(policy, obs):
     names = {name.rpartition(".")[2] for name in buffers}
     assert names == {"mean", "std", "divisor", "count", "fingerprint"}
     assert not {name for name, _ in policy.named_parameters()} & set(buffers)
-    policy.set_training_mode(True)
+    policy.train()
     logits, values = policy.logits_and_values(policy.to_tensors(obs))
     (logits.square().mean() + values.mean()).backward()
     policy.optimizer.step()
@@ -328,10 +325,7 @@ def test_observations_that_do_not_fit_are_refused(change, message):
 def test_an_environment_without_a_needed_key_is_refused_at_construction():
     with pytest.raises(ObservationError, match="does not compute"):
         NppPolicy(
-            observation_space(("state", "reachability", "entities", "switches", "hazards")),
-            spaces.Discrete(6),
-            lambda _: 1e-3,
-            architecture="vision_free",
+            observation_space(("state", "reachability", "entities", "switches", "hazards")), architecture="vision_free"
         )
 
 
@@ -356,29 +350,6 @@ def test_samples_have_the_frequencies_of_the_softmax():
     torch.testing.assert_close(found, logits[0].softmax(0), atol=5e-3, rtol=0)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_methods_of_stable_baselines3_agree_with_logits_and_values(policy, obs, precision):
-    policy.precision = precision
-    tensors = policy.to_tensors(obs)
-    logits, values = policy.logits_and_values(tensors)
-    assert (logits.dtype, values.dtype) == (torch.float32, torch.float32)
-    assert (logits.shape, values.shape) == ((32, 6), (32,))
-    actions = torch.arange(32) % 6
-    log_probs = logits.log_softmax(1)
-    value, log_prob, entropy = policy.evaluate_actions(tensors, actions)
-    torch.testing.assert_close(value, values[:, None])
-    torch.testing.assert_close(log_prob, log_probs.gather(1, actions[:, None])[:, 0])
-    torch.testing.assert_close(entropy, -(log_probs.exp() * log_probs).sum(1))
-    chosen, value, log_prob = policy(tensors, deterministic=True)
-    assert torch.equal(chosen, logits.argmax(1))
-    torch.testing.assert_close(log_prob, log_probs.max(1).values)
-    torch.testing.assert_close(policy.predict_values(tensors), values[:, None])
-    assert (policy.predict(obs, deterministic=True)[0] == policy.act(obs, deterministic=True)).all()
-    single, _ = policy.predict({key: value[0] for key, value in obs.items()}, deterministic=True)
-    assert single.shape == ()
-    assert single in range(6)
-
-
 def test_an_unknown_precision_is_refused(policy):
     with pytest.raises(ValueError, match="unknown precision 'fp16'"):
         policy.precision = "fp16"
@@ -399,78 +370,6 @@ def test_the_policy_can_learn_a_rule_hidden_in_the_surroundings():
         loss.backward()
         policy.optimizer.step()
     assert (policy.act(observations, deterministic=True) == wanted.numpy()).mean() > 0.95
-
-
-# ------------------------------------------------------------------ plain Stable-Baselines3
-
-
-class RandomObservations(gym.Env):
-    """Four random observations per episode."""
-
-    def __init__(self, keys):
-        self.observation_space = observation_space(keys)
-        self.action_space = spaces.Discrete(6)
-        self._frames = random_observations(keys, 8)
-
-    def _observe(self):
-        return {key: value[self._t] for key, value in flatten_vectors(self._frames).items()}
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self._t = 0
-        return self._observe(), {}
-
-    def step(self, action):
-        self._t += 1
-        return self._observe(), float(action == self._t), self._t == 4, False, {}
-
-
-def test_plain_ppo_trains_saves_loads_and_predicts(tmp_path):
-    env = RandomObservations(layout.VISION_FREE)
-    statistics = statistics_of(env._frames)
-    model = PPO(
-        NppPolicy,
-        env,
-        n_steps=16,
-        batch_size=8,
-        n_epochs=2,
-        device="cpu",
-        policy_kwargs={"architecture": "vision_free", "statistics": statistics, "precision": "bf16"},
-    )
-    model.learn(32)
-    check_optimiser_coverage(model.policy)
-    model.save(tmp_path / "model.zip")
-    loaded = PPO.load(tmp_path / "model.zip", device="cpu")
-    assert isinstance(loaded.policy, NppPolicy)
-    assert (loaded.policy.architecture, loaded.policy.precision) == ("vision_free", "bf16")
-    assert loaded.policy.statistics.count == statistics.count
-    obs = random_observations(layout.VISION_FREE, 20, seed=2)
-    assert (loaded.predict(obs, deterministic=True)[0] == model.predict(obs, deterministic=True)[0]).all()
-    handed_out = flatten_vectors(obs)
-    assert (loaded.predict(handed_out, deterministic=True)[0] == model.predict(obs, deterministic=True)[0]).all()
-    check_optimiser_coverage(loaded.policy)
-
-
-def test_an_archive_of_the_baseline_loads_in_plain_ppo(tmp_path):
-    """Saved without statistics in policy_kwargs: they are in the weights."""
-    env = RandomObservations(layout.VISION_FREE)
-    kwargs = {"architecture": "vision_free"}
-    model = PPO(NppPolicy, env, n_steps=16, batch_size=8, device="cpu", policy_kwargs=kwargs)
-    observations = random_observations(get_architecture("mlp_baseline").observations, 6)
-    policy = build_policy("mlp_baseline", statistics_of(observations))
-    model.policy = policy
-    model.policy_kwargs = {"architecture": "mlp_baseline"}
-    model.observation_space = policy.observation_space
-    model.save(tmp_path / "model.zip")
-    loaded = PPO.load(tmp_path / "model.zip", device="cpu")
-    found, _ = loaded.predict(observations, deterministic=True)
-    assert (found == policy.act(observations, deterministic=True)).all()
-
-
-def test_a_policy_saved_alone_can_be_loaded(policy, obs, tmp_path):
-    policy.save(tmp_path / "policy.pth")
-    loaded = NppPolicy.load(tmp_path / "policy.pth", device="cpu")
-    assert (loaded.act(obs, deterministic=True) == policy.act(obs, deterministic=True)).all()
 
 
 def test_columns_of_the_normaliser_cover_all_components_once():

@@ -111,9 +111,20 @@ def test_weights_of_a_memory_are_transferred_and_compared_with_something_in_it()
 def test_calls_that_lose_the_state_are_an_error():
     policy, obs = made_up_policy(NAME, rows=2)
     probe = {key: values.numpy() for key, values in obs.items()}
-    for ask in (lambda: policy.act(probe, deterministic=True), lambda: policy.predict(probe)):
-        with pytest.raises(ObservationError, match="player_of"):
-            ask()
+    with pytest.raises(ObservationError, match="player_of"):
+        policy.act(probe, deterministic=True)
+
+
+def test_predict_carries_states_and_resets_them_at_episode_starts():
+    policy, obs = made_up_policy(NAME, rows=6)
+    rows = {key: values.numpy().reshape(2, 3, *values.shape[1:]) for key, values in obs.items()}
+    first, second = ({key: values[t] for key, values in rows.items()} for t in (0, 1))
+    _, (zero,) = policy.predict(first, None)
+    _, (carried,) = policy.predict(second, (zero,), np.zeros(3, bool))
+    _, (reset,) = policy.predict(second, (zero,), np.array([True, False, True]))
+    _, (fresh,) = policy.predict(second, None)
+    assert zero.shape == (3, 64) and not np.allclose(carried, fresh)
+    np.testing.assert_allclose(reset, np.where(np.array([[True], [False], [True]]), fresh, carried), atol=1e-6)
 
 
 def test_a_player_carries_states_and_resets_them_with_episodes():

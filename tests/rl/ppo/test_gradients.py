@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hardware.thread_pool import ThreadPool, summed_gradients
+from bc.thread_pool import ThreadPool, summed_gradients
 from rl.ppo.losses import LossWeights, Samples, ppo_losses
 
 from learners import make_ppo, roll_out

@@ -1,14 +1,13 @@
-"""Curves on disk: rows and events of a run that is gone on with, without a gap and without a doubled one."""
+"""Curves on disk: a resumed run has neither gaps nor duplicates."""
 
 import csv
 
 import pytest
 from stable_baselines3.common.logger import Logger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from torch.utils.tensorboard import SummaryWriter
 
-from rl.events import EventsError, EventWriter, event_files, read_scalars
-from rl.ppo.logs import GrowingTable, ScalarLog, cut_events, write_settings
+from rl.events import EventsError, event_files, read_scalars
+from rl.ppo.logs import CSVOutput, ScalarLog, write_settings
 
 
 def write(log, steps, **more):
@@ -27,73 +26,23 @@ def rows(folder):
         return list(csv.DictReader(file))
 
 
-def test_curves_are_truncated_to_the_checkpoint_and_continue(tmp_path):
+def test_scalar_log_resumed_continues_at_checkpoint(tmp_path):
     log = ScalarLog(tmp_path)
     write(log, [1, 2], b=0.5)
     written = log.written
-    assert written == {"rows": 2, "events": 3}
+    assert written == {"rows": 2}
     write(log, [3, 4], later=1.0)
     with open(tmp_path / "progress.csv", "a") as file:
-        file.write("5.0,1")  # torn
+        file.write("5.0,1")  # incomplete
     with open(event_files(tmp_path / "tensorboard")[-1], "ab") as file:
-        file.write(b"\x10torn")
-    write(ScalarLog(tmp_path, **written), [3, 4], b=0.5)
+        file.write(b"\x10incomplete")
+    write(ScalarLog(tmp_path, **written, purge_step=3), [3, 4], b=0.5)
     assert [row["a"] for row in rows(tmp_path)] == ["1.0", "2.0", "3.0", "4.0"]
     assert [row["b"] for row in rows(tmp_path)] == ["", "0.5", "0.5", "0.5"]
-    assert read_scalars(tmp_path)["a"].steps.tolist() == [1, 2, 3, 4]
+    scalars = read_scalars(tmp_path)
+    assert scalars["a"].steps.tolist() == [1, 2, 3, 4] and "later" not in scalars
     ScalarLog(tmp_path)
     assert not (tmp_path / "progress.csv").exists()
-
-
-def test_events_of_imitation_remain_except_those_of_repeated_epochs(tmp_path):
-    def imitate(epochs):
-        with EventWriter(tmp_path / "tensorboard") as writer:
-            for epoch in epochs:
-                writer.add_scalar("bc/loss", epoch, epoch)
-
-    imitate([0, 1, 2, 3])
-    cut_events(tmp_path / "tensorboard", 0, epochs=2)
-    imitate([3, 4])
-    write(ScalarLog(tmp_path), [100])
-    log = ScalarLog(tmp_path, rows=1, events=1)
-    write(log, [200])
-    scalars = read_scalars(tmp_path)
-    assert scalars["bc/loss"].steps.tolist() == [0, 1, 2, 3, 4]
-    assert scalars["a"].steps.tolist() == [100, 200]
-    cut_events(tmp_path / "tensorboard", 0, epochs=-1)
-    assert event_files(tmp_path / "tensorboard") == []
-
-
-def test_event_files_of_others_are_not_changed(tmp_path):
-    board = tmp_path / "tensorboard"
-    write_settings(board, {"ppo.gamma": {"value": 0.995, "source": "default"}})
-    foreign = board / "events.out.tfevents.0000000001.other"  # sorts before ours
-    with SummaryWriter(tmp_path / "elsewhere") as writer:
-        for step in range(9):
-            writer.add_scalar("theirs", step, step)
-    foreign.write_bytes(event_files(tmp_path / "elsewhere")[0].read_bytes())
-    content = foreign.read_bytes()
-    log = ScalarLog(tmp_path)
-    write(log, [1, 2])
-    for step in (3, 4):
-        log = ScalarLog(tmp_path, **log.written)
-        write(log, [step])
-    assert foreign.read_bytes() == content
-    assert read_scalars(board)["a"].steps.tolist() == [1, 2, 3, 4]
-    assert len(read_scalars(board)["theirs"].steps) == 9
-    ScalarLog(tmp_path)
-    assert foreign.read_bytes() == content
-
-
-def test_a_run_without_recorded_names_goes_on(tmp_path):
-    """As of version 0.1."""
-    log = ScalarLog(tmp_path)
-    write(log, [1, 2])
-    (tmp_path / "tensorboard" / "written.txt").unlink()
-    for step in (3, 4):
-        log = ScalarLog(tmp_path, **log.written)
-        write(log, [step])
-    assert read_scalars(tmp_path)["a"].steps.tolist() == [1, 2, 3, 4]
 
 
 def test_settings_are_in_tensorboard_once(tmp_path):
@@ -102,7 +51,7 @@ def test_settings_are_in_tensorboard_once(tmp_path):
     write_settings(board, settings)
     write(ScalarLog(tmp_path), [1])
     write_settings(board, settings)
-    write(ScalarLog(tmp_path, rows=1, events=1), [2])
+    write(ScalarLog(tmp_path, rows=1, purge_step=2), [2])
     found = EventAccumulator(str(board)).Reload()
     assert read_scalars(board)["a"].steps.tolist() == [1, 2]
     (text,) = found.Tensors("configuration/text_summary")
@@ -111,7 +60,7 @@ def test_settings_are_in_tensorboard_once(tmp_path):
 
 
 def test_columns_are_in_order_whenever_they_appear(tmp_path):
-    logger = Logger(None, [GrowingTable(tmp_path / "progress.csv")])
+    logger = Logger(None, [CSVOutput(tmp_path / "progress.csv")])
     for names in (["x/b", "train/loss"], ["time/fps", "x/a", "train/loss"], ["x/b"]):
         for name in names:
             logger.record(name, len(name))
@@ -119,11 +68,9 @@ def test_columns_are_in_order_whenever_they_appear(tmp_path):
     assert (tmp_path / "progress.csv").read_text() == "time/fps,train/loss,x/a,x/b\n,10,,3\n8,10,3,\n,,,3\n"
 
 
-@pytest.mark.parametrize("lost", ["progress.csv", "tensorboard"])
-def test_truncated_curves_are_an_error(tmp_path, lost):
+def test_scalar_log_fewer_rows_than_checkpoint_raises(tmp_path):
     log = ScalarLog(tmp_path)
     write(log, [1, 2])
-    for file in [tmp_path / lost] if lost.endswith("csv") else event_files(tmp_path / lost):
-        file.unlink()
-    with pytest.raises(EventsError, match=f"{lost}.* has .*expected 2"):
+    (tmp_path / "progress.csv").unlink()
+    with pytest.raises(EventsError, match="progress.csv.* has 0 rows, expected 2"):
         ScalarLog(tmp_path, **log.written)

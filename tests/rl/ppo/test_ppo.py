@@ -12,7 +12,8 @@ from nppsim.actions import ACTION_TAGS
 from nppsim.errors import ConfigError
 from nppsim.physics.outcomes import DIED, TIMEOUT, WON
 from rl.config.curriculum import CURRICULA, CurriculumConfig
-from rl.policy.policy import NppPolicy, build_policy
+from rl.policy.policy import build_policy
+from rl.policy.sb3 import SB3Policy
 from rl.ppo import ppo as ppo_module
 from rl.ppo.losses import DivergedError
 from rl.ppo.ppo import PPO
@@ -38,7 +39,7 @@ def their_ppo(ours, frame_skip=4, **settings):
     """Stable-Baselines3's PPO with the same weights, in environments of the same levels."""
     env = make_env(ours.sim.num_envs, frame_skip=frame_skip, gamma=ours.gamma)
     theirs = stable_baselines3.PPO(
-        NppPolicy,
+        SB3Policy,
         env,
         n_steps=ours.n_steps,
         **{"batch_size": len(ours.rollout_buffer)} | settings,

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import hardware
+from bc.thread_pool import ThreadPool
 from hardware.memory import observation_bytes
-from hardware.thread_pool import ThreadPool
 from nppsim.observe import layout
 from nppsim.observe.stacking import Stacking
 from rl.policy.architectures import get_architecture

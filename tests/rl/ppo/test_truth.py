@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stable_baselines3.common.utils import explained_variance as their_explained_variance
 from torch.distributions import Categorical, kl_divergence
 
-from hardware.thread_pool import ThreadPool
+from bc.thread_pool import ThreadPool
 from nppsim.observe import layout
 from nppsim.physics.outcomes import WON
 from nppsim.reward import TERMS as TERMS_OF_REWARD

@@ -16,7 +16,6 @@ from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.planner import PlannedRun, PlanStart, plan
-from nppsim.planner.search import BestFirst
 from nppsim.replays.replay import Replay, on_grid
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.replays.score import score, seconds
@@ -25,7 +24,7 @@ from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 from rl.search import solve as stages
 from rl.search.command import file_stem
-from rl.search.guided_search import Agent, BeamSettings, FrameBudget, GuidedSearch
+from rl.search.guided_search import BeamSettings, FrameBudget, GuidedSearch, GuidePolicy
 from rl.search.levels import read_tasks
 from rl.search.solve import SolveSettings, solve
 
@@ -53,8 +52,8 @@ def untrained(favourite=None, architecture="vision_free"):
     policy.set_statistics(statistics)
     if favourite is not None:
         policy.action_net.bias.data[favourite] = 5.0
-    policy.set_training_mode(False)
-    return Agent(policy, 4)
+    policy.eval()
+    return GuidePolicy(policy, 4)
 
 
 AGENT = untrained()
@@ -181,38 +180,6 @@ def test_planner_searches_where_guided_searches_fail(monkeypatch):
     solution = solve(MINED, AGENT, SolveSettings(polish=0), threads=1)
     assert solution.found_by == stages.PLANNER
     check_finishes(MINED, solution.run)
-
-
-def test_searches_of_the_planner_share_the_budget(monkeypatch):
-    turns = []
-
-    def advance(one, frames):
-        turns.append((one.params, frames))
-        one.simulated += frames
-
-    monkeypatch.setattr(BestFirst, "advance", advance)
-    budget = FrameBudget(3 * stages.TURN)
-    assert stages._planned(search_on(MINED), 0, budget) is None
-    expected = [(params, frames) for frames in (stages.TURN, stages.TURN // 2 + 1) for params in stages.PLANNER_PARAMS]
-    assert sorted(turns) == sorted(expected)
-    assert budget.left == 0
-
-
-def test_searches_of_the_planner_begin_again_with_other_seeds(monkeypatch):
-    seeds = []
-
-    class Exhausted:
-        simulated, is_exhausted = 0, True
-
-        def __init__(self, bank, frame_skip, first_row, rng, params, max_frame):
-            seeds.append(rng.bit_generator.seed_seq.entropy)
-
-        def advance(self, frames):
-            self.simulated += 24
-
-    monkeypatch.setattr(stages, "BestFirst", Exhausted)
-    assert stages._planned(search_on(MINED), 7, FrameBudget(3 * 48)) is None
-    assert seeds == [7, 7, 8, 8, 9, 9]
 
 
 def test_time_limit_replaces_the_default_budget():
@@ -503,7 +470,7 @@ def test_search_stacks_the_frames_before_a_state():
     check_finishes(EASY, solve(EASY, agent, SHORT, threads=1).run)
 
 
-def test_the_levels_of_a_campaign_file_are_tasks(tmp_path):
+def test_read_tasks_campaign_file(tmp_path):
     lines = [campaign.to_line(generate("simplest", seed)[0]) for seed in (1, 2)]
     (tmp_path / "PACK.txt").write_text("\n".join(lines))
     for place, names in (

@@ -148,7 +148,7 @@ def test_an_exported_agent_is_watched_and_what_is_shown_is_what_it_acts_on(tmp_p
             assert one.value == pytest.approx(value.item(), abs=1e-4)
             assert one.action == np.argmax(one.probabilities) or not deterministic
         assert one.outcome is not None
-    assert len(list(agent.tries([straight()], 2))) == 2
+    assert len(list(agent.evaluate([straight()], 2))) == 2
 
 
 def test_a_subtask_in_force_is_named(beginner):
@@ -157,15 +157,15 @@ def test_a_subtask_in_force_is_named(beginner):
 
 def test_tries_say_how_and_where_episodes_end(agent):
     levels = [straight(), straight(mine=True)]
-    endings = list(agent.tries(levels, 3, seed=3))
+    endings = list(agent.evaluate(levels, 3, seed=3))
     assert [one.level for one in endings] == [0] * 3 + [1] * 3
-    assert list(agent.tries(levels, 3, seed=3)) == endings
+    assert list(agent.evaluate(levels, 3, seed=3)) == endings
     assert {one.outcome for one in endings[:3]} == {"won"}
     assert all(one.x > 10 * 24 for one in endings[:3])  # at the exit
 
 
 def test_more_tries_than_are_played_at_once_differ(beginner):
-    endings = list(beginner.tries([straight(mine=True)], TOGETHER + 2))
+    endings = list(beginner.evaluate([straight(mine=True)], TOGETHER + 2))
     assert len(endings) == TOGETHER + 2
     assert len({(one.x, one.y) for one in endings}) > 1
     dead = [one for one in endings if one.outcome == "died"]

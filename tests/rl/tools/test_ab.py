@@ -78,7 +78,7 @@ def quiet(line):
     pass
 
 
-def test_runs_alternate_and_are_compared(runs):
+def test_run_all_alternates_arms_and_compares(runs):
     ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
     assert runs.names == ["a_seed1", "b_seed1", "b_seed2", "a_seed2", "a_seed3", "b_seed3"]
     settings = replace(PLAN, share=0.3, speed_up=2.0)
@@ -112,13 +112,13 @@ def test_runs_alternate_and_are_compared(runs):
     assert "expected speed-up 1.176, as 30% of the time is 2 times as fast; measured 1.200" in files[1].read_text()
 
 
-def test_a_run_is_a_process_whose_output_is_stored(tmp_path):
+def test_run_process_output_is_stored(tmp_path):
     log_file = tmp_path / "run.log"
     assert ab._run([sys.executable, "-c", "import sys; print('decisions'); sys.exit('no space left')"], log_file) == 1
     assert sorted(log_file.read_text().splitlines()) == ["decisions", "no space left"]
 
 
-def test_an_interrupted_comparison_repeats_nothing(runs):
+def test_run_all_interrupted_repeats_nothing(runs):
     runs.left = 3
     with pytest.raises(KeyboardInterrupt):
         ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
@@ -128,7 +128,7 @@ def test_an_interrupted_comparison_repeats_nothing(runs):
     assert runs.names == ["a_seed1", "b_seed1", "b_seed2", "a_seed2", "a_seed3", "b_seed3"]
 
 
-def test_another_comparison_in_the_same_folder_is_refused(runs):
+def test_run_all_other_settings_in_same_folder_raises(runs):
     ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
     with pytest.raises(ConfigError, match=r"was begun with other settings: plan: b is .*'3'.* here"):
         ab.run_all(replace(PLAN, b=("--frame-skip", "3")), runs.folder, Path("unused"), quiet)
@@ -137,7 +137,7 @@ def test_another_comparison_in_the_same_folder_is_refused(runs):
         ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
 
 
-def test_a_failed_run_is_named_with_its_last_words(runs):
+def test_run_all_failed_run_raises_with_last_line(runs):
     runs.status = 2
     with pytest.raises(ResultsError, match=r"a_seed1: ended with status 2: error: no space left; see .*\.log"):
         ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
@@ -161,13 +161,13 @@ def test_a_failed_run_is_named_with_its_last_words(runs):
         ({"common": (*COMMON, "--out", "elsewhere")}, "--out: is set for each run"),
     ],
 )
-def test_bad_plans_are_errors_before_anything_starts(changes, message, runs):
+def test_check_invalid_settings_raises(changes, message, runs):
     with pytest.raises(ConfigError, match=message):
         ab.run_all(replace(PLAN, **changes), runs.folder, Path("unused"), quiet)
     assert not runs.names and not runs.folder.exists()
 
 
-def test_arms_that_were_judged_on_different_levels_are_not_compared(runs):
+def test_compare_arms_other_levels_raises(runs):
     ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
     (run,) = ab.runs_folder(runs.folder).glob("b_seed2_*")
     write_levels(run / "vision_free" / LEVELS_FILE, {"ppo": LevelWins.count(episodes(50, levels=99))})
@@ -179,14 +179,14 @@ def test_arms_that_were_judged_on_different_levels_are_not_compared(runs):
     assert not found.decided and any("different dev levels" in note for note in found.notes)
 
 
-def test_share_and_speed_up_belong_together(capsys):
+def test_parse_share_without_speed_up_raises(capsys):
     assert ab_compare.main(["--b", "--no-mixed-precision", "--share", "0.3"]) == 2
     assert "belong together" in capsys.readouterr().err
     assert ab_compare.main(["--b", "--no-mixed-precision", "--share", "3", "--speedup", "2"]) == 2
     assert "--share 3.0: give a number from 0 to 1" in capsys.readouterr().err
 
 
-def test_what_a_comparison_needs_at_its_end_is_checked_before_its_runs(tmp_path, capsys, monkeypatch):
+def test_main_missing_packages_fail_before_runs(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(ab, "run_all", None)
     (tmp_path / "file").write_text("")
     flags = ["--b=--no-mixed-precision", "--out", str(tmp_path / "file" / "ab")]
@@ -197,12 +197,12 @@ def test_what_a_comparison_needs_at_its_end_is_checked_before_its_runs(tmp_path,
     assert "error: torch is needed for this" in capsys.readouterr().err
 
 
-def test_flags_that_no_shell_would_understand_are_refused(capsys):
+def test_parse_unbalanced_quotes_raises(capsys):
     assert ab_compare.main(["--a", "--experiment-name 'x"]) == 2
     assert "No closing quotation" in capsys.readouterr().err
 
 
-def test_two_real_runs(tmp_path, capsys, monkeypatch):
+def test_main_two_real_runs(tmp_path, capsys, monkeypatch):
     """A switch of speed alone, one seed, as a user would ask for it; without new processes, to save time."""
     monkeypatch.chdir(ROOT)
 

@@ -18,7 +18,7 @@ def agent(path, seed, architecture="vision_free", frame_skip=4, normaliser=0):
     return str(checkpoint.save(path, policy, frame_skip=frame_skip))
 
 
-def test_weights_are_averaged_and_the_network_may_change(tmp_path, capsys):
+def test_run_averages_weights(tmp_path, capsys):
     paths = [agent(tmp_path / f"{seed}.safetensors", seed) for seed in (1, 2)]
     out = tmp_path / "average.safetensors"
     run(parse([*paths, "--out", str(out), "--architecture", "vision_free+mirror"]))
@@ -30,7 +30,7 @@ def test_weights_are_averaged_and_the_network_may_change(tmp_path, capsys):
         assert torch.allclose(tensor.double(), wanted.double(), atol=1e-7), name
 
 
-def test_repeated_agents_count_repeatedly(tmp_path):
+def test_run_repeated_agents_count_repeatedly(tmp_path):
     one, other = (agent(tmp_path / f"{seed}.safetensors", seed) for seed in (1, 2))
     run(parse([one, one, other, "--out", str(tmp_path / "average.safetensors")]))
     first, second, average = (
@@ -40,7 +40,7 @@ def test_repeated_agents_count_repeatedly(tmp_path):
     assert torch.allclose(average, (2 * first + second) / 3, atol=1e-7)
 
 
-def test_an_input_is_not_overwritten(tmp_path):
+def test_parse_output_is_input_raises(tmp_path):
     path = agent(tmp_path / "1.safetensors", 1)
     with pytest.raises(ConfigError, match=r"--out.*1\.safetensors.*is an input"):
         parse([path, "--out", path])
@@ -54,20 +54,20 @@ def test_an_input_is_not_overwritten(tmp_path):
         ({"frame_skip": 2}, "acts every 2 frames"),
     ],
 )
-def test_agents_that_do_not_fit_are_named(tmp_path, different, message):
+def test_run_other_networks_raises(tmp_path, different, message):
     paths = [agent(tmp_path / "1.safetensors", 1), agent(tmp_path / "2.safetensors", 2, **different)]
     with pytest.raises(ConfigError, match=rf"2\.safetensors.*{message}"):
         run(parse([*paths, "--out", str(tmp_path / "average.safetensors")]))
     assert not (tmp_path / "average.safetensors").exists()
 
 
-def test_a_network_that_does_not_fit_is_named(tmp_path):
+def test_run_architecture_not_fitting_raises(tmp_path):
     path = agent(tmp_path / "1.safetensors", 1)
     with pytest.raises(ConfigError, match=r"--architecture.*vision_free_foresight"):
         run(parse([path, "--out", str(tmp_path / "a.safetensors"), "--architecture", "vision_free_foresight"]))
 
 
-def test_files_that_are_no_agents_are_named(tmp_path):
+def test_run_no_checkpoint_raises(tmp_path):
     out = str(tmp_path / "average.safetensors")
     with pytest.raises(CheckpointError, match=r"missing\.safetensors"):
         run(parse([str(tmp_path / "missing.safetensors"), "--out", out]))

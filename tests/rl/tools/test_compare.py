@@ -9,7 +9,7 @@ import pytest
 from nppsim.io.files import write_json
 from rl.config.resume import FINISHED_FILE
 from rl.evaluation.results import HISTORY_FILE, DevHistory, LevelWins
-from rl.events import EventWriter
+from rl.events import open_events
 from rl.tools.reference import FORMAT, VERSION
 from rl.training.digests import TRAIL_FILE
 from rl.training.runs import find_runs
@@ -33,8 +33,8 @@ def wins(success, seed=0):
     return LevelWins(names, ("simple",) * LEVELS, np.ones(LEVELS, np.int64), won[None].astype(np.int64))
 
 
-def trail(parts_of_update, updates=4):
-    """Lines of a trail; parts_of_update: update -> part -> another digest than usual."""
+def digest_lines(parts_of_update, updates=4):
+    """Return the lines of a digest file; parts_of_update: update -> part -> another digest than usual."""
     usual = {"observations": "a", "actions": "b", "advantages": "c", "parameters": "d"}
     schedule = {"learning_rate": 1e-3}
     rows = [
@@ -60,13 +60,13 @@ def stored(folder, *, seeds=(1,), success=(0.2, 0.5, 0.6), per_million=100.0, ho
             for name, (value, source) in (SETTINGS | more.get("settings", {})).items()
         }
         write_json(run / "run.json", {"seed": seed, "settings": own})
-        (run / TRAIL_FILE).write_text(trail(more.get("parts", {}), more.get("updates", 4)))
+        (run / TRAIL_FILE).write_text(digest_lines(more.get("parts", {}), more.get("updates", 4)))
         if more.get("finished", True):
             write_json(run / FINISHED_FILE, {})
         history = DevHistory(run)
         for i, share in enumerate(success):
             history.add(1000 * i, wins(share, level_seed + 100 * seed))
-        with EventWriter(run / "tensorboard") as writer:
+        with open_events(run / "tensorboard") as writer:
             noise = np.random.default_rng(seed)
             for i in range(1, more.get("logged", 20) + 1):
                 seconds = per_million / 1e6 * 100 * (1 + 0.01 * noise.normal())
@@ -89,34 +89,91 @@ def run(*arguments, capsys):
     return status, printed.out, printed.err
 
 
-def test_equal_runs_show_no_difference(tmp_path, capsys):
-    old, new = stored(tmp_path / "old"), stored(tmp_path / "new")
-    status, out, err = run(old, new, "--exact", capsys=capsys)
-    assert (status, err) == (0, "")
-    assert "settings, data, versions and machine are the same" in out
-    assert "seed 1: the same in all 4 common records" in out
-    assert "No difference found between B and A (0.0 points on every level)" in out
-    assert "no difference beyond the tolerance" in out
+LESS = {"success": (0.2, 0.3, 0.35)}  # success of the last policy: 35 instead of 60 %
+FELL = {"success": (0.2, 0.6, 0.1)}  # the best policy is delivered, unless the retention guard is off
+UNGUARDED = {"evaluation.retention_guard": (False, "command line")}
+LAMBDA = {"ppo.gae_lambda": (0.92, "command line"), "ppo.gamma": (0.99, "default")}
+ADVANTAGES = {2: {"advantages": "x", "parameters": "y"}, 3: {"observations": "z"}}
+OBSERVATIONS = {1: {"observations": "x"}}
+ELSEWHERE = HOST | {"cpu": "another"}
 
 
-def test_the_first_divergence_is_named_with_the_setting_behind_it(tmp_path, capsys):
-    old = stored(tmp_path / "old")
-    change = {"ppo.gae_lambda": (0.92, "command line"), "ppo.gamma": (0.99, "default")}
-    parts = {2: {"advantages": "x", "parameters": "y"}, 3: {"observations": "z"}}
-    new = stored(tmp_path / "new", settings=change, parts=parts)
-    status, out, _ = run(old, new, capsys=capsys)
-    assert "first divergence at update 2: advantages, because ppo.gae_lambda 0.95 → 0.92" in out
-    assert status == 0, "by itself that is no harm"
-    assert run(old, new, "--exact", capsys=capsys)[0] == 1
-    assert "0.92 (command line)" in out and "0.95 (default)" in out
+@pytest.mark.parametrize(
+    ("changes", "flags", "status", "texts"),
+    [
+        ({}, "", 0, ["No difference found between B and A (0.0 points", "no difference beyond the tolerance"]),
+        (
+            {},
+            "--exact",
+            0,
+            ["are the same", "seed 1: digests are equal in all 4 common records\n", "digests are equal\n"],
+        ),
+        # learning
+        (LESS, "", 1, ["B finishes 25.0 points LESS than A", "different: success on the dev levels (-25.0 points)"]),
+        (LESS, "", 1, ["one seed on each side"]),
+        (LESS, "--tolerance 30", 0, []),
+        (FELL, "", 0, []),
+        (FELL | {"settings": UNGUARDED}, "", 1, ["50.0 points LESS"]),
+        ({"level_seed": 7}, "", 0, ["No difference found between B and A"]),  # as many wins, on other levels
+        # speed
+        (
+            {"per_million": 130.0},
+            "",
+            1,
+            ["different: speed (1.30 times the time per decision)", "of these: environment"],
+        ),
+        ({"per_million": 130.0}, "--speed-tolerance 50", 0, []),
+        (
+            {"per_million": 130.0},
+            "--exact",
+            0,
+            ["note: speed (1.30 times the time per decision), which does not count"],
+        ),
+        ({"per_million": 130.0, "host": ELSEWHERE}, "", 0, ["speed is not compared"]),
+        # digests
+        (
+            {"settings": LAMBDA, "parts": ADVANTAGES},
+            "",
+            0,
+            ["at update 2: advantages, because ppo.gae_lambda 0.95 → 0.92"],
+        ),
+        ({"settings": LAMBDA, "parts": ADVANTAGES}, "--exact", 1, ["0.92 (command line)", "0.95 (default)"]),
+        *(
+            ({"parts": OBSERVATIONS, **changes}, "", 0, [text])
+            for changes, text in (
+                ({"config": {"versions": {"numpy": "3"}}}, "perhaps because of different versions: numpy 2 → 3"),
+                ({"config": {"data": {"train": "cd"}}}, "because train ab → cd"),
+                ({"host": ELSEWHERE}, "perhaps because of different machine: cpu some processor → another"),
+                ({"config": {"environment": {"OMP_NUM_THREADS": "4"}}}, "no recorded entry differs"),
+                ({}, "no recorded entry differs"),
+            )
+        ),
+    ],
+)
+def test_new_run_is_compared_with_an_old_one(tmp_path, capsys, changes, flags, status, texts):
+    old, new = stored(tmp_path / "old"), stored(tmp_path / "new", **changes)
+    found, out, err = run(old, new, *flags.split(), capsys=capsys)
+    assert (found, err) == (status, ""), out
+    for text in texts:
+        assert text in out
 
 
-def test_an_unfinished_training_is_not_exactly_equal(tmp_path, capsys):
+def test_compare_does_not_import_plugins_of_a_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("from pathlib import Path\nPath('executed').touch()\n")
+    old, new = (stored(tmp_path / name, config={"plugins": ["mine.py"]}) for name in ("old", "new"))
+    assert run(old, new, capsys=capsys)[0] == 0
+    assert not (tmp_path / "executed").exists()
+
+
+def test_exact_comparison_with_an_unfinished_training_is_different(tmp_path, capsys):
     whole, broken = stored(tmp_path / "whole", updates=100), stored(tmp_path / "broken", finished=False)
     for pair in ((whole, broken), (broken, whole)):
         status, out, _ = run(*pair, "--exact", capsys=capsys)
         assert status == 1
-        assert "seed 1: the same in all 4 common records; 96 updates only in one of them" in out.splitlines()[-1]
+        assert (
+            "seed 1: digests are equal in all 4 common records; 96 updates only in one of them" in out.splitlines()[-1]
+        )
         assert f"note: {broken / 'vision_free'}: this training has not finished, but its partner has" in out
     for folder in (whole, broken):
         (folder / "vision_free" / HISTORY_FILE).unlink()
@@ -132,68 +189,19 @@ def test_exact_comparison_requires_a_partner_for_every_training(tmp_path, capsys
         assert status == 1 and out.splitlines()[-1] == "different: without a partner: vision_free seed 3"
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"config": {"versions": {"numpy": "3"}}}, "perhaps because of different versions: numpy 2 → 3"),
-        ({"config": {"data": {"train": "cd"}}}, "because train ab → cd"),
-        ({"host": HOST | {"cpu": "another"}}, "perhaps because of different machine: cpu some processor → another"),
-        ({"config": {"environment": {"OMP_NUM_THREADS": "4"}}}, "no recorded entry differs"),
-        ({}, "no recorded entry differs"),
-    ],
-)
-def test_a_divergence_is_explained_by_the_most_probable_difference(tmp_path, capsys, changes, expected):
-    old = stored(tmp_path / "old")
-    new = stored(tmp_path / "new", parts={1: {"observations": "x"}}, **changes)
-    assert expected in run(old, new, capsys=capsys)[1]
-
-
-def test_a_clear_difference_of_learning_is_found_and_a_small_one_is_not(tmp_path, capsys):
-    old = stored(tmp_path / "old")
-    worse = stored(tmp_path / "worse", success=(0.2, 0.3, 0.35))
-    status, out, _ = run(old, worse, capsys=capsys)
-    assert status == 1
-    assert "B finishes 25.0 points LESS than A" in out and "different: success on the dev levels (-25.0 points)" in out
-    assert "one seed on each side" in out
-    assert run(old, worse, "--tolerance", "30", capsys=capsys)[0] == 0
-    alike = stored(tmp_path / "alike", success=(0.2, 0.5, 0.6), level_seed=7)  # as many, but other ones
-    status, out, _ = run(old, alike, capsys=capsys)
-    assert status == 0 and "No difference found between B and A" in out
-
-
-def test_seeds_are_paired_and_count(tmp_path, capsys):
+def test_runs_are_paired_by_seed(tmp_path, capsys):
     old = stored(tmp_path / "old", seeds=(1, 2, 3))
     new = stored(tmp_path / "new", seeds=(1, 2, 3, 4), success=(0.2, 0.6, 0.75))
     status, out, _ = run(old, new, capsys=capsys)
     assert status == 1 and "over 200 levels and 3 seeds" in out and "without a partner: vision_free seed 4" in out
 
 
-def test_the_best_policy_is_compared_and_without_the_retention_guard_the_last(tmp_path, capsys):
-    fell = (0.2, 0.7, 0.1)
-    old = stored(tmp_path / "old", success=(0.2, 0.6, 0.7))
-    assert run(old, stored(tmp_path / "new", success=fell), capsys=capsys)[0] == 0
-    unguarded = {"evaluation.retention_guard": (False, "command line")}
-    status, out, _ = run(old, stored(tmp_path / "plain", success=fell, settings=unguarded), capsys=capsys)
-    assert status == 1 and "60.0 points LESS" in out
-
-
-def test_speed_is_compared_on_the_same_machine_only(tmp_path, capsys):
-    old = stored(tmp_path / "old")
-    status, out, _ = run(old, stored(tmp_path / "slow", per_million=130.0), capsys=capsys)
-    assert status == 1 and "different: speed (1.30 times the time per decision)" in out
-    assert "of these: environment" in out
-    assert run(old, tmp_path / "slow", "--speed-tolerance", "50", capsys=capsys)[0] == 0
-    elsewhere = stored(tmp_path / "elsewhere", per_million=130.0, host=HOST | {"cpu": "another"})
-    status, out, _ = run(old, elsewhere, capsys=capsys)
-    assert status == 0 and "speed is not compared" in out
-
-
-def test_three_runs_make_one_table(tmp_path, capsys):
+def test_three_runs_are_compared_with_the_first(tmp_path, capsys):
     old = stored(tmp_path / "old")
     broken = stored(tmp_path / "broken", success=(0.2, 0.2, 0.2), settings={"ppo.gamma": (0.5, "command line")})
     fixed = stored(tmp_path / "fixed")
     status, out, _ = run(old, broken, fixed, capsys=capsys)
-    assert status == 0, "the last against the first"
+    assert status == 0
     assert "| old " in out and "| broken " in out and "| fixed " in out
     (row,) = (line for line in out.splitlines() if "ppo.gamma" in line)
     assert row.split("|")[3].strip() == row.split("|")[5].strip() == "0.995 (default)"
@@ -201,33 +209,33 @@ def test_three_runs_make_one_table(tmp_path, capsys):
     assert run(old, fixed, broken, capsys=capsys)[0] == 1
 
 
-def test_runs_of_other_versions_are_compared_where_possible(tmp_path, capsys):
+def test_runs_of_other_versions_are_compared_by_what_they_stored(tmp_path, capsys):
     """One run has no digests, levels, host or resolved settings; the other has unknown settings."""
     old = stored(tmp_path / "old")
     for name in (TRAIL_FILE, HISTORY_FILE, "run.json"):
         (old / "vision_free" / name).unlink()
     config = json.loads((old / "config.json").read_text())
     write_json(old / "config.json", {k: v for k, v in config.items() if k not in ("host", "environment")})
-    new = stored(tmp_path / "new", config={"telepathy": {"strength": 3}})
+    new = stored(tmp_path / "new", config={"unknown": {"strength": 3}})
     status, out, err = run(old, new, capsys=capsys)
-    assert (status, err) == (2, ""), "what was not compared has not passed"
+    assert (status, err) == (2, "")
     assert "NOT DECIDED: learning could not be compared" in out
-    (row,) = (line for line in out.splitlines() if "telepathy.strength" in line)
+    (row,) = (line for line in out.splitlines() if "unknown.strength" in line)
     assert [cell.strip() for cell in row.split("|")[3:5]] == ["–", "3"]
     assert "no digests to compare" in out and "learning is not compared" in out and "speed is not compared" in out
 
 
-def test_other_dev_levels_are_not_compared(tmp_path, capsys):
+def test_success_on_different_dev_levels_is_not_compared(tmp_path, capsys):
     old, new = stored(tmp_path / "old"), stored(tmp_path / "new", success=(0.1, 0.1, 0.1))
     path = new / "vision_free" / HISTORY_FILE
     path.write_text(path.read_text().replace("level 7", "elsewhere"))
     status, out, _ = run(old, new, capsys=capsys)
-    assert status == 0 and "different dev levels" in out, "but their digests are the same"
+    assert status == 0 and "different dev levels" in out
     (old / "vision_free" / TRAIL_FILE).unlink()
     assert run(old, new, capsys=capsys)[0] == 2
 
 
-def test_json_has_all_results(tmp_path, capsys):
+def test_json_contains_differences_and_comparisons(tmp_path, capsys):
     old = stored(tmp_path / "old")
     new = stored(tmp_path / "new", success=(0.2, 0.3, 0.35), settings={"ppo.gamma": (0.5, "command line")})
     status, out, _ = run(old, new, "--json", capsys=capsys)
@@ -241,7 +249,7 @@ def test_json_has_all_results(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("what", ["missing", "empty", "other labels", "damaged"])
-def test_incomparable_runs_are_one_error(tmp_path, capsys, what):
+def test_incomparable_runs_end_in_one_error(tmp_path, capsys, what):
     old, other = stored(tmp_path / "old"), tmp_path / "other"
     if what == "empty":
         other.mkdir()
@@ -255,15 +263,15 @@ def test_incomparable_runs_are_one_error(tmp_path, capsys, what):
     assert (status, out) == (2, "") and len(err.splitlines()) == 1 and err.startswith("error: ")
 
 
-def test_a_single_training_may_be_given_by_its_own_folder(tmp_path):
+def test_find_runs_of_a_training_returns_it_alone(tmp_path):
     folder = stored(tmp_path / "old", seeds=(1, 2))
     (found,) = find_runs(folder / "vision_free" / "seed_2")
     assert (found.label, found.seed) == ("vision_free", 2)
     assert len(find_runs(folder)) == 2
 
 
-def test_scalars_of_a_seed_exclude_those_of_seeds_in_its_folder(tmp_path):
-    """As where an experiment begun with one seed was given more."""
+def test_scalars_of_a_run_exclude_those_of_seeds_in_its_folder(tmp_path):
+    """An experiment that began with one seed, and was resumed with more, has such folders."""
     folder, more = stored(tmp_path / "one", seeds=(1,)), stored(tmp_path / "more", seeds=(1, 2))
     shutil.copytree(more / "vision_free" / "seed_2", folder / "vision_free" / "seed_2")
     runs = find_runs(folder)
@@ -283,53 +291,37 @@ def band(tmp_path, capsys):
     return path
 
 
-def test_a_run_counts_once_in_a_reference(tmp_path, capsys):
+def test_write_reference_with_a_run_given_twice_ends_in_an_error(tmp_path, capsys):
     folder = stored(tmp_path / "reference", seeds=(1, 2, 3, 4, 5))
     again = folder / "vision_free" / ".." / "vision_free" / "seed_2"
     status, _, err = run(folder, again, "--write-reference", tmp_path / "band.json", capsys=capsys)
     assert status == 2 and "seed_2: is given twice" in err
 
 
-def test_a_run_like_the_others_is_within_the_reference(tmp_path, band, capsys):
-    status, out, _ = run(stored(tmp_path / "run", seeds=(6,)), "--reference", band, capsys=capsys)
-    assert status == 0 and "within the reference" in out
+def test_written_bands_contain_their_means(band):
     bands = json.loads(band.read_text())["metrics"]["eval/all_success"]
     assert len(bands) == 5 and all(one["low"] < one["mean"] < one["high"] for one in bands)
 
 
 @pytest.mark.parametrize(
-    ("changes", "tag"),
+    ("changes", "status", "text"),
     [
-        ({"success": (0.2, 0.2, 0.2)}, "eval/all_success"),
-        ({"per_million": 125.0}, "seconds per million decisions"),
+        ({"seeds": (6,)}, 0, "within the reference"),
+        ({"success": (0.2, 0.2, 0.2)}, 1, "worse than its reference in eval/all_success"),
+        ({"per_million": 125.0}, 1, "worse than its reference in seconds per million decisions"),
+        ({"logged": 10}, 2, "NOT DECIDED: 6 of 11 values were not reached"),
+        ({"logged": 10, "success": (0, 0, 0)}, 1, "worse than its reference"),
+        ({"success": (0.5, 0.9, 0.99), "settings": {"ppo.gamma": (0.5, "default")}}, 0, "0.995 in the reference, 0.5"),
+        ({"per_million": 900.0, "host": HOST | {"cpu": "another"}}, 0, "speed is not compared"),
     ],
 )
-def test_a_worse_run_alarms(tmp_path, band, capsys, changes, tag):
-    status, out, _ = run(stored(tmp_path / "run", **changes), "--reference", band, capsys=capsys)
-    assert status == 1 and "ALARM" in out and tag in out.splitlines()[-1]
+def test_run_is_compared_with_the_reference(tmp_path, band, capsys, changes, status, text):
+    found, out, _ = run(stored(tmp_path / "run", **changes), "--reference", band, capsys=capsys)
+    assert found == status, out
+    assert text in out
 
 
-def test_a_run_that_ended_early_is_not_within_the_reference(tmp_path, band, capsys):
-    status, out, _ = run(stored(tmp_path / "run", logged=10), "--reference", band, capsys=capsys)
-    assert status == 2 and out.splitlines()[-1].startswith("NOT DECIDED: 6 of 11 values were not reached")
-    worse = stored(tmp_path / "worse", logged=10, success=(0, 0, 0))
-    assert run(worse, "--reference", band, capsys=capsys)[0] == 1, "what is known is worse"
-
-
-def test_a_better_run_does_not_alarm_and_different_settings_are_noted(tmp_path, band, capsys):
-    better = stored(tmp_path / "run", success=(0.5, 0.9, 0.99), settings={"ppo.gamma": (0.5, "default")})
-    status, out, _ = run(better, "--reference", band, capsys=capsys)
-    assert status == 0 and "better" in out
-    assert "setting ppo.gamma: 0.995 in the reference, 0.5 here" in out
-
-
-def test_speed_of_another_machine_is_not_compared(tmp_path, band, capsys):
-    slow = stored(tmp_path / "run", per_million=900.0, host=HOST | {"cpu": "another"})
-    status, out, _ = run(slow, "--reference", band, capsys=capsys)
-    assert status == 0 and "speed is not compared" in out
-
-
-def test_a_missing_metric_alarms(tmp_path, band, capsys):
+def test_missing_metric_is_worse_than_the_reference(tmp_path, band, capsys):
     data = json.loads(band.read_text())
     data["metrics"]["train/lost"] = data["metrics"]["eval/all_success"]
     write_json(band, data)
@@ -349,7 +341,7 @@ def test_a_missing_metric_alarms(tmp_path, band, capsys):
         ["RUN", "RUN", "--write-reference", "y.json", "--json"],
     ],
 )
-def test_bad_references_are_one_error(tmp_path, capsys, arguments, monkeypatch):
+def test_bad_references_end_in_one_error(tmp_path, capsys, arguments, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stored(tmp_path / "RUN")
     band = {"at": 1, "low": 0.0, "high": 1.0}

@@ -23,7 +23,7 @@ def job(tmp_path, monkeypatch):
     return pretrain.parse(list(map(str, flags)))
 
 
-def test_calls_that_begin_in_the_same_second_have_a_folder_each(job, monkeypatch):
+def test_run_in_same_second_uses_new_folder(job, monkeypatch):
     monkeypatch.setattr(pretrain, "train", lambda job, folder, best: best.touch())
     pretrain.run(job)
     pretrain.run(job)
@@ -32,7 +32,7 @@ def test_calls_that_begin_in_the_same_second_have_a_folder_each(job, monkeypatch
     assert found == [f"{name}/bc_best.safetensors", f"{name}_2/bc_best.safetensors"]
 
 
-def test_a_call_that_wrote_nothing_leaves_no_folder(job, monkeypatch):
+def test_run_failed_leaves_no_folder(job, monkeypatch):
     def train(job, folder, best):
         raise ConfigError("no demonstrations")
 

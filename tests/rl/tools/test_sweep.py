@@ -73,7 +73,7 @@ def rates(trials, **more):
     return Sweep(read_space(["initial-lr=1e-5..1e-1:log"]), COMMON, trials=trials, **more)
 
 
-def test_the_best_settings_are_found_and_written_as_a_file_of_settings(program, tmp_path):
+def test_run_trials_writes_best_settings(program, tmp_path):
     sweep, folder = rates(6, seeds=(0, 3), pruning=False), tmp_path / "out"
     study = run_trials(sweep, folder, program(), [].append)
     stored = json.loads((folder / "results.json").read_text())
@@ -88,7 +88,7 @@ def test_the_best_settings_are_found_and_written_as_a_file_of_settings(program, 
     assert f"--config {folder / 'best.toml'}" in text and "test levels" in text
 
 
-def test_the_study_is_stored_in_its_folder_whatever_that_is_called(program, tmp_path):
+def test_run_trials_odd_folder_name_stores_study(program, tmp_path):
     folder = tmp_path / 'lr?a: %41 # & = é "'
     run_trials(rates(1), folder, program(), [].append)
     again = run_trials(rates(2), folder, program(), [].append)
@@ -96,14 +96,14 @@ def test_the_study_is_stored_in_its_folder_whatever_that_is_called(program, tmp_
     assert not (tmp_path / "lr").exists()
 
 
-def test_what_does_worse_than_the_others_is_ended_early(program, tmp_path):
+def test_run_trials_prunes_bad_trials(program, tmp_path):
     study = run_trials(rates(9), tmp_path / "out", program(some_hopeless=True), [].append)
     states = [trial.state.name for trial in over(study)]
     assert len(states) == 9 and (states[5], states[7]) == ("PRUNED", "PRUNED")
     assert states[:4] == ["COMPLETE"] * 4, "the first ones are never pruned"
 
 
-def test_an_interrupted_sweep_goes_on_and_tries_again_what_was_interrupted(program, tmp_path):
+def test_run_trials_interrupted_resumes(program, tmp_path):
     sweep, folder, begun = rates(3), tmp_path / "out", []
 
     def interrupt(line):
@@ -124,7 +124,7 @@ def test_an_interrupted_sweep_goes_on_and_tries_again_what_was_interrupted(progr
         run_trials(rates(4, seeds=(7,)), folder, program(), [].append)
 
 
-def test_a_run_that_was_begun_is_gone_on_with(program, tmp_path):
+def test_run_trials_begun_run_is_resumed(program, tmp_path):
     sweep, folder = rates(1), tmp_path / "out"
     begun = folder / "runs" / "trial_0000_20260101_000000"
     begun.mkdir(parents=True)
@@ -137,7 +137,7 @@ def test_a_run_that_was_begun_is_gone_on_with(program, tmp_path):
 
 
 @pytest.mark.parametrize(("guard", "success"), [("on", 0.9), ("off", 0.4)])
-def test_each_trial_is_judged_as_it_would_deliver(guard, success, tmp_path):
+def test_trial_success_follows_retention_guard(guard, success, tmp_path):
     sweep = Sweep(read_space(["evaluation.retention_guard=on,off"]), COMMON)
     place = tmp_path / "runs" / "trial_0000_20260101_000000" / "vision_free"
     (tmp_path / "trials").mkdir()
@@ -149,7 +149,7 @@ def test_each_trial_is_judged_as_it_would_deliver(guard, success, tmp_path):
     assert trial.success() == [success]
 
 
-def test_trials_that_fail_are_told_and_end_the_sweep_where_nothing_works(program, tmp_path):
+def test_run_trials_only_failures_raises(program, tmp_path):
     lines = []
     with pytest.raises(ResultsError, match="the last 3 trials"):
         run_trials(rates(9), tmp_path / "out", program(broken=0.0), lines.append)
@@ -160,7 +160,7 @@ def test_trials_that_fail_are_told_and_end_the_sweep_where_nothing_works(program
         run_trials(rates(2), tmp_path / "few", program(broken=0.0), lines.append)
 
 
-def test_a_space_has_ranges_and_lists_of_any_settings(tmp_path):
+def test_read_space_ranges_and_lists(tmp_path):
     texts = ["initial-lr=1e-4..1e-2:log", "n-epochs=1..8", "architectures=vision_free,gcn"]
     space = read_space([*texts, "minibatch-size=256,512", "--schedules=on,off", "ppo.target_kl=none,0.03"])
     assert [str(one) for one in space] == [
@@ -192,7 +192,7 @@ def test_a_space_has_ranges_and_lists_of_any_settings(tmp_path):
         ("resume-from=a,b", "is not a setting"),
     ],
 )
-def test_what_cannot_be_swept_is_named(text, message):
+def test_read_space_invalid_text_raises(text, message):
     with pytest.raises(ConfigError, match=message):
         read_space([text])
 
@@ -213,12 +213,12 @@ def test_what_cannot_be_swept_is_named(text, message):
         (["gamma=0.9..0.99"], (*COMMON, "--record-eval-videos"), "--record-eval-videos: is set for each trial"),
     ],
 )
-def test_a_sweep_that_makes_no_trial_is_refused_before_anything_is_trained(texts, common, message, tmp_path):
+def test_run_trials_invalid_sweep_raises(texts, common, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         run_trials(Sweep(read_space(texts), common), tmp_path / "out", tmp_path / "none.py", [].append)
 
 
-def test_the_command_line_parts_what_is_swept_from_the_flags_of_every_trial():
+def test_sweep_script_parse():
     parse = load_script("sweep").parse
     arguments = parse(["--sweep", "a=1,2", "b=1..2", "--sweep", "c=1,2", "--seeds", "1", "2", "--", "--gamma", "0.9"])
     assert (arguments.sweep, arguments.seeds) == (["a=1,2", "b=1..2", "c=1,2"], [1, 2])
@@ -226,7 +226,7 @@ def test_the_command_line_parts_what_is_swept_from_the_flags_of_every_trial():
     assert re.fullmatch(r"experiments/sweep_\d{8}_\d{6}", str(arguments.out))
 
 
-def test_a_plugin_is_imported_by_the_sweep_and_by_every_trial(program, tmp_path, monkeypatch, capsys):
+def test_sweep_script_plugin_reaches_trials(program, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(architectures.ARCHITECTURES, "swept", None)  # so that nothing of it is left afterwards
     plugin = tmp_path / "mine.py"
     plugin.write_text(

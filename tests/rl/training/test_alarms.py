@@ -1,8 +1,7 @@
-"""The audit of a training: problems are reported once, can be silenced, and never end the run."""
+"""Alarms of a training: each is reported once, can be silenced, and does not end the run."""
 
+import math
 import re
-from collections import deque
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,16 @@ from nppsim.errors import ConfigError
 from rl.config.command_line import resolve
 from rl.config.experiment import WARNINGS
 from rl.ppo.logs import ScalarLog
-from rl.training.alarms import ALARMS, WINDOW, Audit, Figures, falling, missing_gradients, unusual_inputs
+from rl.training.alarms import (
+    LIMITS,
+    WINDOW,
+    Audit,
+    UpdateMetrics,
+    alarms,
+    is_falling,
+    missing_gradients,
+    unusual_inputs,
+)
 
 from learners import AT_ONCE, make_ppo, roll_out
 from places import ROOT
@@ -30,24 +38,13 @@ USUAL = {
 }
 
 
-def alarms(**figures):
-    """Names of the alarms after WINDOW updates; figures: a value, or a function of the update's number."""
-    rows = [
-        {name: value(number) if callable(value) else value for name, value in figures.items()}
-        for number in range(WINDOW)
-    ]
-    model = SimpleNamespace(progress=0.5, sampler=SimpleNamespace(config=SimpleNamespace(chosen="uniform")))
-    history = deque(Figures(**USUAL | row) for row in rows)
-    audit = SimpleNamespace(history=history, model=model, updates=5 * WINDOW, start_success=0.3)
-    return {name for alarm in ALARMS for name, _ in alarm(audit)}
-
-
 @pytest.mark.parametrize(
-    ("figures", "names"),
+    ("metrics", "names"),
     [
         ({}, set()),
         ({"kl": 0.5}, {"kl"}),
         ({"kl": 1e-9}, {"kl"}),
+        ({"kl": math.nan, "entropy": math.nan, "explained_variance": math.nan}, set()),
         ({"clip_fraction": 0.8}, {"clipping"}),
         ({"entropy": 0.001}, {"entropy"}),
         ({"entropy": np.log(6)}, {"entropy"}),
@@ -61,42 +58,48 @@ def alarms(**figures):
         ({"memory_mib": lambda n: 500.0 + 20 * n}, {"memory"}),
     ],
 )
-def test_each_problem_has_its_alarm(figures, names):
-    assert alarms(**figures) == names
+def test_alarms_of_unusual_metrics_have_their_name(metrics, names):
+    """metrics: a value, or a function of the update's number."""
+    history = [
+        UpdateMetrics(**USUAL | {name: one(number) if callable(one) else one for name, one in metrics.items()})
+        for number in range(WINDOW)
+    ]
+    assert {name for name, _ in alarms(history, 0.5, 0.3)} == names
+    assert {name for name, _ in alarms(history[:4], 0.5, 0.3)} == set()
+    assert "progress" not in {name for name, _ in alarms(history, 0.5, math.nan)}
 
 
-def test_every_problem_has_a_name_that_can_be_silenced():
+def test_every_alarm_has_a_name_that_can_be_silenced():
     source = (ROOT / "rl" / "training" / "alarms.py").read_text()
-    names = set(re.findall(r'yield[\s(]+"(\w+)",', source))
-    assert len(names) > 10
-    assert names <= set(WARNINGS)
+    names = {*re.findall(r'yield[\s(]+"(\w+)",', source), *(limit.name for limit in LIMITS)}
+    assert len(names) > 10 and names <= set(WARNINGS)
 
 
-def test_an_unknown_name_is_an_error_that_names_the_nearest():
+def test_silence_of_an_unknown_name_raises_an_error_with_a_suggestion():
     given = ["--experiment-name", "x", "--architectures", "vision_free", "--silence"]
     with pytest.raises(ConfigError, match="--silence.*curve.*did you mean 'curves'"):
         resolve([*given, "curve"])
 
 
-def test_a_sudden_drop_is_no_steady_fall():
-    assert falling(np.linspace(100, 50, WINDOW))
-    assert not falling(np.r_[np.full(WINDOW // 2, 100.0), np.full(WINDOW // 2, 50.0)])
+def test_is_falling_ignores_a_sudden_drop():
+    assert is_falling(np.linspace(100, 50, WINDOW))
+    assert not is_falling(np.r_[np.full(WINDOW // 2, 100.0), np.full(WINDOW // 2, 50.0)])
 
 
-def audited(folder, *, level="first", silence=(), spoil=lambda ppo: None, updates=3):
-    """Names that are reported in a training that ``spoil`` changes."""
+def reported(folder, *, level="first", silence=(), spoil=lambda ppo: None, updates=3):
+    """Return the names of alarms in a training that ``spoil`` changes."""
     ppo, _ = make_ppo(total_timesteps=updates * 128, **AT_ONCE)
     ppo.logger.output_formats = ScalarLog(folder).outputs
     spoil(ppo)
-    reported = []
-    ppo.learn(updates * 128, callback=Audit(level, folder, lambda name, text: reported.append(name), silence))
+    names = []
+    ppo.learn(updates * 128, callback=Audit(level, folder, lambda name, message: names.append(name), silence))
     assert ppo.updates == updates
-    return reported
+    return names
 
 
 @pytest.mark.parametrize("level", ["first", "all"])
-def test_a_sound_training_has_no_warning(tmp_path, level):
-    assert audited(tmp_path, level=level) == []
+def test_audit_of_a_sound_training_reports_nothing(tmp_path, level):
+    assert reported(tmp_path, level=level) == []
 
 
 def repeat_draws(ppo):
@@ -119,11 +122,6 @@ def repeat_levels(ppo):
     ppo.sampler.update = reseed_and_update
 
 
-def miscount(ppo):
-    metrics = ppo.sampler.metrics
-    ppo.sampler.metrics = lambda: {name: 2 * value for name, value in metrics().items()}
-
-
 def log_other_wins(ppo):
     record = ppo.record_rollout
 
@@ -137,33 +135,34 @@ def log_other_wins(ppo):
 @pytest.mark.parametrize(
     ("spoil", "name"), [(repeat_draws, "random"), (repeat_levels, "levels"), (log_other_wins, "curves")]
 )
-def test_a_problem_is_reported_once_and_can_be_silenced(tmp_path, spoil, name):
-    assert audited(tmp_path / "a", spoil=spoil).count(name) == 1
-    assert name not in audited(tmp_path / "b", spoil=spoil, silence=(name,))
+def test_audit_reports_a_fault_once_unless_it_is_silenced(tmp_path, spoil, name):
+    assert reported(tmp_path / "a", spoil=spoil).count(name) == 1
+    assert name not in reported(tmp_path / "b", spoil=spoil, silence=(name,))
 
 
-def test_tensors_without_gradient_and_unusual_inputs_are_named():
-    ppo, _ = make_ppo()
-    roll_out(ppo)
-    ppo.update()
-    assert not [*missing_gradients(ppo.policy), *unusual_inputs(ppo.policy, ppo.rollout_buffer)]
-    ppo.policy.action_net.bias.grad.zero_()
-    ((_, text),) = missing_gradients(ppo.policy)
-    assert "action_net.bias" in text
-    ppo.rollout_buffer.obs["game_state"] += 1e6
-    ((_, text),) = unusual_inputs(ppo.policy, ppo.rollout_buffer)
-    assert "--no-pretraining" in text
-
-
-def test_counts_of_the_curriculum_are_compared_with_the_episodes():
+def test_audit_compares_counts_of_the_curriculum_with_the_episodes():
     ppo, _ = make_ppo(frame_skip=16, rollout_length=64)
-    reported = []
-    audit = Audit("first", None, lambda name, text: reported.append(name))
+    names = []
+    audit = Audit("first", None, lambda name, message: names.append(name))
     audit.init_callback(ppo)
-    miscount(ppo)
+    metrics = ppo.sampler.metrics
+    ppo.sampler.metrics = lambda: {name: 2 * value for name, value in metrics().items()}
     for _ in range(2):
         roll_out(ppo)
         audit._on_rollout_end()
         ppo.update()
     assert len(ppo.counted_episodes)
-    assert reported == ["curriculum"]
+    assert names == ["curriculum"]
+
+
+def test_missing_gradients_and_unusual_inputs_are_named():
+    ppo, _ = make_ppo()
+    roll_out(ppo)
+    ppo.update()
+    assert not [*missing_gradients(ppo.policy), *unusual_inputs(ppo.policy, ppo.rollout_buffer)]
+    ppo.policy.action_net.bias.grad.zero_()
+    ((_, message),) = missing_gradients(ppo.policy)
+    assert "action_net.bias" in message
+    ppo.rollout_buffer.obs["game_state"] += 1e6
+    ((_, message),) = unusual_inputs(ppo.policy, ppo.rollout_buffer)
+    assert "--no-pretraining" in message

@@ -1,4 +1,4 @@
-"""Digest trails: equal runs have equal ones, and the first difference of others is found."""
+"""Digest files: equal runs have equal ones, and the first difference of others is found."""
 
 import copy
 import json
@@ -30,46 +30,42 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 ROLLOUT = 128  # decisions of an update
 
 
-class Meddler(Patient):
-    """Changes the PPO before the third rollout."""
+class ChangesThirdRollout(Patient):
+    """Changes the PPO before its third rollout."""
 
-    def __init__(self, deed):
+    def __init__(self, change):
         super().__init__()
-        self.deed = deed
+        self.change = change
 
     def _on_rollout_start(self):
         if self.model.updates == 2:
-            self.deed(self.model)
+            self.change(self.model)
 
 
-def trail_of(folder, updates=3, deed=lambda ppo: None, **settings):
+def trail_of(folder, updates=3, change=lambda ppo: None, **settings):
     ppo, _ = make_ppo(total_timesteps=updates * ROLLOUT, **settings)
-    ppo.learn(updates * ROLLOUT, callback=[DigestTrail(folder), Meddler(deed)])
+    ppo.learn(updates * ROLLOUT, callback=[DigestTrail(folder), ChangesThirdRollout(change)])
     return read_trail(folder)
 
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory):
-    """The trail of a usual run."""
+    """Digests of three updates."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in the tests; with several, the initial weights differ in their last bits
     yield trail_of(tmp_path_factory.mktemp("usual"))
     torch.set_num_threads(threads)
 
 
-def test_the_trail_has_a_line_for_the_start_and_for_each_update(usual):
+def test_digest_file_has_a_line_for_the_start_and_each_update(usual, tmp_path):
     assert [row["update"] for row in usual] == [0, 1, 2, 3]
     assert [row["decisions"] for row in usual] == [0, ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT]
     assert all(set(row["digests"]) == set(PARTS) for row in usual[1:])
     assert set(usual[0]["digests"]) == {"curriculum", "environments", "parameters", "optimiser", "random"}
     for part in ("observations", "actions", "parameters", "random", "environments"):
         assert len({row["digests"][part] for row in usual[1:]}) == 3, f"{part} never change"
-
-
-def test_equal_runs_have_equal_trails(usual, tmp_path):
     again = trail_of(tmp_path)
-    assert first_divergence(usual, again) is None
-    assert again == usual
+    assert first_divergence(usual, again) is None and again == usual
 
 
 @pytest.mark.parametrize(
@@ -83,39 +79,35 @@ def test_equal_runs_have_equal_trails(usual, tmp_path):
         ({"gamma": 0.99}, "update 1, decision 1: rewards"),
     ],
 )
-def test_a_changed_setting_shows_in_the_part_that_it_affects(usual, tmp_path, settings, expected):
+def test_first_divergence_of_a_changed_setting_is_in_its_part(usual, tmp_path, settings, expected):
     if "n_epochs" in settings:
         usual = trail_of(tmp_path / "usual", updates=1, n_epochs=2)
     found = first_divergence(usual, trail_of(tmp_path, updates=1, **settings))
     assert str(found) == expected
+    if "learning_rate" in settings:
+        assert found.schedule["learning_rate"] == (1e-3, 2e-3)
 
 
-def nudge(ppo):
+def change_a_weight(ppo):
     with torch.no_grad():
         next(ppo.policy.parameters()).view(-1)[0] += 1e-3
 
 
-def roll_dice(ppo):
-    torch.rand(1, generator=ppo.action_rng)
-
-
-def forget(ppo):
-    ppo.policy.optimizer.state.clear()
-
-
-def favour(ppo):
-    ppo.sampler.seed(99)
-
-
 @pytest.mark.parametrize(
-    ("deed", "part"), [(nudge, "log_probs"), (roll_dice, "actions"), (forget, "parameters"), (favour, "curriculum")]
+    ("change", "part"),
+    [
+        (change_a_weight, "log_probs"),
+        (lambda ppo: torch.rand(1, generator=ppo.action_rng), "actions"),
+        (lambda ppo: ppo.policy.optimizer.state.clear(), "parameters"),
+        (lambda ppo: ppo.sampler.seed(99), "curriculum"),
+    ],
 )
-def test_a_change_between_updates_is_found_in_the_next_one(usual, tmp_path, deed, part):
-    found = first_divergence(usual, trail_of(tmp_path, deed=deed))
+def test_first_divergence_of_a_changed_state_is_in_the_next_update(usual, tmp_path, change, part):
+    found = first_divergence(usual, trail_of(tmp_path, change=change))
     assert (found.update, found.part) == (3, part)
 
 
-def test_within_a_rollout_the_first_decision_that_differs_is_named(tmp_path, monkeypatch):
+def test_first_divergence_within_a_rollout_names_the_decision(tmp_path, monkeypatch):
     """One action of the sixth decision is changed: the observations that differ come later."""
     one = trail_of(tmp_path / "one", updates=1)
     draw, calls = ppo_module.sample_actions, []
@@ -133,9 +125,9 @@ def test_within_a_rollout_the_first_decision_that_differs_is_named(tmp_path, mon
     assert "observations" in found.others
 
 
-def test_a_resumed_run_neither_repeats_nor_misses_a_line(usual, tmp_path):
+def test_resumed_run_continues_the_digest_file(usual, tmp_path):
     ppo, _ = make_ppo(total_timesteps=3 * ROLLOUT)
-    stop = Meddler(lambda ppo: setattr(ppo, "stop_training", True))
+    stop = ChangesThirdRollout(lambda ppo: setattr(ppo, "stop_training", True))
     ppo.learn(3 * ROLLOUT, callback=[DigestTrail(tmp_path), stop])
     state = copy.deepcopy(ppo.training_state()), ppo.policy.state_dict()
     path = tmp_path / TRAIL_FILE
@@ -150,7 +142,7 @@ def test_a_resumed_run_neither_repeats_nor_misses_a_line(usual, tmp_path):
     assert found[:3] == usual[:3]
 
 
-def test_a_run_without_a_trail_has_an_empty_one_and_a_damaged_one_is_named(tmp_path):
+def test_read_trail_of_an_empty_or_damaged_file(tmp_path):
     (tmp_path / TRAIL_FILE).touch()  # as after a resume without the file
     assert latest_row(tmp_path) is None
     assert read_trail(tmp_path) == []
@@ -159,19 +151,14 @@ def test_a_run_without_a_trail_has_an_empty_one_and_a_damaged_one_is_named(tmp_p
         read_trail(tmp_path)
 
 
-def test_parts_and_updates_that_only_one_trail_has_are_no_difference(usual):
+def test_first_divergence_ignores_parts_and_updates_of_one_file(usual):
     old = [{"update": row["update"], "digests": {"actions": row["digests"].get("actions", "")}} for row in usual[1:]]
     assert first_divergence(old, usual) is first_divergence(usual, old) is None
     old[1]["digests"]["actions"] = "else"
     assert str(first_divergence(usual, old)) == "update 2: actions"
-    new = [row | {"digests": row["digests"] | {"souls": str(i)}} for i, row in enumerate(usual)]
-    newer = [row | {"digests": row["digests"] | {"souls": "lost"}} for row in usual]
-    assert str(first_divergence(new, newer)) == "before training: souls"
-
-
-def test_a_changed_schedule_is_reported_beside_the_difference(usual, tmp_path):
-    found = first_divergence(usual, trail_of(tmp_path, updates=1, learning_rate=2e-3))
-    assert found.schedule["learning_rate"] == (1e-3, 2e-3)
+    new = [row | {"digests": row["digests"] | {"later": str(i)}} for i, row in enumerate(usual)]
+    newer = [row | {"digests": row["digests"] | {"later": "lost"}} for row in usual]
+    assert str(first_divergence(new, newer)) == "before training: later"
 
 
 @given(
@@ -181,7 +168,7 @@ def test_a_changed_schedule_is_reported_beside_the_difference(usual, tmp_path):
     offset=st.integers(0, 9),
     seed=st.integers(0, 99),
 )
-def test_every_bit_of_a_tensor_counts(size, at, bit, offset, seed):
+def test_tensor_hash_depends_on_every_bit(size, at, bit, offset, seed):
     rng = np.random.default_rng(seed)
     whole = torch.from_numpy(rng.integers(0, 256, size + offset, np.uint8))
     part = whole[offset:]  # at any address
@@ -191,7 +178,7 @@ def test_every_bit_of_a_tensor_counts(size, at, bit, offset, seed):
     assert tensor_hash(part) != before
 
 
-def test_order_and_length_of_a_large_tensor_count():
+def test_tensor_hash_depends_on_order_and_length():
     rng = torch.Generator().manual_seed(0)
     numbers = torch.randn(3, 70_000, generator=rng)  # more than a block
     found = {
@@ -202,13 +189,13 @@ def test_order_and_length_of_a_large_tensor_count():
         tensor_hash(numbers[:, :-1]),
     }
     assert len(found) == 5
-    assert row_sums(numbers)[1].tolist() == row_sums(numbers[1:2])[0].tolist(), "a row, wherever it stands"
+    assert row_sums(numbers)[1].tolist() == row_sums(numbers[1:2])[0].tolist()
     swapped = numbers.clone()
     swapped[0, [4, 5]] = swapped[0, [5, 4]]
     assert tensor_hash(swapped) not in found
 
 
-def test_the_digests_of_a_rollout_follow_its_fields():
+def test_rollout_digests_depend_on_the_fields_of_a_step():
     ppo, _ = make_ppo()
     buffer = ppo.rollout_buffer
     before, steps = rollout_digests(buffer)

@@ -54,7 +54,7 @@ class Elsewhere:
         self.evaluate = evaluate
         self.orders = []  # decisions
 
-    def order(self, policy, decisions):
+    def submit(self, policy, decisions):
         self.orders.append(decisions)
         self.waiting = copy.deepcopy(policy), decisions
 
@@ -77,7 +77,7 @@ def train(root, updates=3, evaluate=half_won, bc_policy=None, settings=AT_ONCE, 
         architectures=("vision_free",),
         save_freq=2 * ROLLOUT,
         ppo=PPOConfig(total_timesteps=updates * ROLLOUT),
-        evaluation=EvaluationConfig(**{"eval_freq": ROLLOUT} | evaluation),
+        evaluation=EvaluationConfig(**{"eval_freq": ROLLOUT, "remote": remote is not None} | evaluation),
         upload=UploadConfig(bucket="somewhere", sync_freq=ROLLOUT),
     )
     lines, store = [], Store()
@@ -415,8 +415,10 @@ def test_a_resumed_run_repeats_the_pending_evaluation(tmp_path):
         seen = {}
         fresh, _ = make_ppo(total_timesteps=5 * ROLLOUT, **AT_ONCE)
         fresh.set_reference(make_bc_policy())
+        evaluation = replace(whole.config.evaluation, remote=again is not None)
+        config = replace(whole.config, evaluation=evaluation)
         monitor = TrainingMonitor(
-            whole.config, tmp_path, whole.folder, collapsed_at(seen), Store(), lambda line: None, remote=again
+            config, tmp_path, whole.folder, collapsed_at(seen), Store(), lambda line: None, remote=again
         )
         monitor.begin(fresh)
         fresh.learn(2 * ROLLOUT, callback=monitor, reset_num_timesteps=False)

@@ -1,4 +1,4 @@
-/* Checks of the edited level by the server: diagnostics, the planner's search, and tries by an agent. */
+/* Checks of the edited level by the server: diagnostics, the planner's search, and episodes of an agent. */
 
 import { Socket, get, whileCompiling } from "./api.js";
 import { element, seconds } from "./elements.js";
@@ -18,12 +18,12 @@ export function showChecks(panel, editor, canvas, studio) {
   const verdict = element("p", { id: "editor-verdict", role: "status" });
   const list = element("ul", { class: "diagnostics", id: "editor-diagnostics" });
   const choice = element("select", { "aria-label": "Agent", hidden: true });
-  const status = element("span", { class: "small", id: "editor-tries", role: "status" });
+  const status = element("span", { class: "small", id: "editor-episodes", role: "status" });
   const button = element("button", {
     type: "button",
-    text: "64 tries by an agent",
+    text: "64 episodes of an agent",
     onclick: () =>
-      tryAgent().catch((error) => {
+      evaluateAgent().catch((error) => {
         status.textContent = "";
         studio.failed(error);
       }),
@@ -66,7 +66,7 @@ export function showChecks(panel, editor, canvas, studio) {
       status.textContent = "";
       showVerdict(message, "bad");
     },
-    tried: (tries) => showTries(tries),
+    evaluated: (result) => showEvaluation(result),
   });
 
   function showVerdict(text, kind) {
@@ -74,13 +74,13 @@ export function showChecks(panel, editor, canvas, studio) {
     verdict.className = kind;
   }
 
-  function showTries({ wins, tries, of }) {
-    const share = Math.round((100 * wins) / tries);
-    status.textContent = `${wins} of ${tries}${tries < of ? " so far" : ""} finished (${share} %)`;
+  function showEvaluation({ wins, episodes, of }) {
+    const share = Math.round((100 * wins) / episodes);
+    status.textContent = `${wins} of ${episodes}${episodes < of ? " so far" : ""} finished (${share} %)`;
   }
 
   // Load the agents only on demand, since it takes seconds.
-  async function tryAgent() {
+  async function evaluateAgent() {
     if (!choice.options.length) {
       status.textContent = "Loading the agents …";
       const { agents, why_none: why } = await get("agents");
@@ -90,7 +90,7 @@ export function showChecks(panel, editor, canvas, studio) {
     }
     if (!choice.options.length) return;
     status.textContent = `${choice.selectedOptions[0].text} plays …`;
-    checks.tries(editor.state, choice.value);
+    checks.evaluate(editor.state, choice.value);
   }
 
   const change = () => {
@@ -141,8 +141,8 @@ class Checks {
     this.timer = setTimeout(() => this.#send({ check: draftOf(state) }), pause);
   }
 
-  tries(state, agent) {
-    this.#send({ tries: draftOf(state), agent });
+  evaluate(state, agent) {
+    this.#send({ evaluate: draftOf(state), agent });
   }
 
   #send(message) {
@@ -159,12 +159,12 @@ class Checks {
     this.socket.send({ ...message, number });
   }
 
-  #receive({ number, diagnostics, search, tries, error }) {
+  #receive({ number, diagnostics, search, evaluated, error }) {
     if (number !== this.number) return;
     if (error) this.listener.failed(error);
     if (diagnostics) this.listener.found(diagnostics);
     if (search) this.listener.searched(search);
-    if (tries) this.listener.tried(tries);
+    if (evaluated) this.listener.evaluated(evaluated);
   }
 
   close() {

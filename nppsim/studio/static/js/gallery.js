@@ -365,7 +365,7 @@ class GalleryFilm {
         element("p", {
           text:
             `Here ${run.label} plays one of the levels below. ` +
-            "It learned from recorded runs, then from its own tries.",
+            "It learned from recorded runs, then from its own episodes.",
         }),
         element(
           "div",

@@ -385,7 +385,6 @@ export class Play {
     this.markButton.setAttribute("aria-pressed", this.mark > 0);
     this.markButton.textContent = this.mark ? `Practising from ${seconds(this.mark)}` : "Practise from here";
     const pacing = this.pacing.summary();
-    this.pace.dataset.summary = JSON.stringify(pacing); // for tests/support/pacing.py
     this.pace.textContent = pacing
       ? `${pacing.frames} frames, ${(100 * pacing.share).toFixed(2)} % within 20 ms ` +
         `(worst ${pacing.worst.toFixed(1)} ms); ` +

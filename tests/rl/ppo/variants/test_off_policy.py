@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardware.thread_pool import ThreadPool
+from bc.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from rl.config.ppo import PPOConfig
 from rl.policy.policy import build_policy

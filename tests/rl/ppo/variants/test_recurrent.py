@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hardware.thread_pool import ThreadPool
+from bc.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from rl.config.ppo import PPOConfig
 from rl.evaluation.suite import EvaluationSuite

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from hardware.thread_pool import ThreadPool
+from bc.thread_pool import ThreadPool
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

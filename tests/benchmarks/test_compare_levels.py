@@ -10,8 +10,7 @@ from nppsim.levels.level_set import LevelEntry, LevelSet
 def test_accuracy_is_low_within_a_category_and_high_between_two(tmp_path, capsys):
     for name, category, first in (("a", "simplest", 0), ("b", "simplest", 40), ("mines", "mine_heavy", 0)):
         levels = [generate(category, seed)[0] for seed in range(first, first + 40)]
-        entries = [(level, LevelEntry(name)) for level in levels]
-        LevelSet.write(tmp_path / name, entries)
+        LevelSet.write(tmp_path / name, [(level, LevelEntry(name)) for level in levels])
     sets = [str(tmp_path / name) for name in ("a", "b", "mines")]
     assert compare_levels.main([sets[0], "--with", *sets[1:]]) == 0
     same, other = capsys.readouterr().out.splitlines()[-2:]
@@ -19,12 +18,9 @@ def test_accuracy_is_low_within_a_category_and_high_between_two(tmp_path, capsys
     assert "hazards more (1.00)" in other
 
 
-def test_separation_is_the_share_of_pairs():
-    rng = np.random.default_rng(0)
-    one, other = (rng.integers(5, size=(n, 3)).astype(float) for n in (30, 20))
-    pairs = other[None] - one[:, None]
-    expected = ((pairs > 0) + (pairs == 0) / 2).mean((0, 1))
-    np.testing.assert_allclose(compare_levels.separation(one, other), expected)
+def test_separation_counts_ties_half():
+    one, other = np.array([[0.0, 1.0], [2.0, 1.0]]), np.array([[1.0, 1.0], [3.0, 2.0]])
+    assert compare_levels.separation(one, other).tolist() == [0.75, 0.75]
 
 
 def test_runs_are_lengths_of_free_cells():
@@ -35,7 +31,6 @@ def test_runs_are_lengths_of_free_cells():
 def test_few_or_missing_levels_are_an_error(tmp_path, capsys):
     assert compare_levels.main([str(tmp_path / "absent"), "--with", str(tmp_path)]) == 2
     assert str(tmp_path / "absent") in capsys.readouterr().err
-    level = generate("simplest", 1)[0]
-    LevelSet.write(tmp_path / "one", [(level, LevelEntry("one"))])
+    LevelSet.write(tmp_path / "one", [(generate("simplest", 1)[0], LevelEntry("one"))])
     assert compare_levels.main([str(tmp_path / "one"), "--with", str(tmp_path / "one")]) == 2
     assert "1 levels, at least 10 needed" in capsys.readouterr().err

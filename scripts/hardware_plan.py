@@ -1,29 +1,29 @@
-"""Command ``python -m hardware plan``: print sizes, memory and duration of a training run on this or another machine.
+"""Print sizes, memory and duration of a training run on this or another machine.
 
-It prints the complete plan of one architecture, or a table with one row per architecture for several or all
-architectures.
+python scripts/hardware_plan.py                                   # a table with one row per architecture
+python scripts/hardware_plan.py --architecture gcn                # complete plan with the source of each number
+python scripts/hardware_plan.py --gpu H100 --total-timesteps 10e6 # another machine
+
+Exit status: 0 success; 2 bad input, or no plan for any architecture.
 """
 
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
-from hardware.detect import GB, Gpu, Machine, detect
-from hardware.figures import MACHINE, on_gpu, stored_figures
-from hardware.memory import estimate_update
-from hardware.plan import plan
-from hardware.plan_report import PlanReport, Speed, plan_table
-from hardware.plan_request import PlanRequest
-from hardware.profiles import KNOWN_GPUS, PROFILE_NAMES, PlanError, find_profile, known_gpu
+import hardware
+from hardware import Gpu, Machine, Plan, PlanError, PlanRequest
+from hardware.machine import GB, KNOWN_GPUS, known_gpu
+from hardware.request import PROFILE_NAMES, find_profile
 from nppsim import errors
 from nppsim.errors import ConfigError
 from nppsim.settings import Parser, Setting
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Print the plans and return the exit status: 2 if there is no plan for any architecture, else 0."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return the exit status (see the module's docstring)."""
 
     def job() -> int:
         arguments = _parser().parse_args(argv)
@@ -34,23 +34,29 @@ def main(argv: list[str] | None = None) -> int:
         from rl.policy.architectures import ALIASES, ARCHITECTURES
 
         names = arguments.architectures or dict.fromkeys((*ARCHITECTURES, *ALIASES.values()))
-        reports = [_report(name, arguments) for name in names]
+        plans = {name: _plan(name, arguments) for name in names}
+        stored = [_to_dict(name, plan) for name, plan in plans.items()]
         if arguments.json:
-            stored = [report.to_dict() for report in reports]
             print(json.dumps(stored[0] if len(stored) == 1 else {"architectures": stored}, indent=2))
-        elif len(reports) == 1:
-            print(reports[0])
+        elif len(plans) == 1:
+            (plan,) = plans.values()
+            if isinstance(plan, PlanError):
+                raise plan
+            print(plan)
         else:
-            print(f"machine: {_machine(arguments).name}\n\n{plan_table(reports, arguments.total_timesteps)}")
-        return errors.REFUSED if all(isinstance(report.plan, PlanError) for report in reports) else 0
+            table = hardware.plan_table(plans, arguments.total_timesteps)
+            print(f"machine: {_machine(arguments).name}\n\n{table}")
+        return errors.REFUSED if all(isinstance(plan, PlanError) for plan in plans.values()) else 0
 
     return errors.run(job)
 
 
+def _to_dict(name: str, plan: Plan | PlanError) -> dict:
+    return {"architecture": name} | ({"error": str(plan)} if isinstance(plan, PlanError) else plan.to_dict())
+
+
 def _parser() -> Parser:
-    parser = Parser(prog="python -m hardware", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("plan", help="print a plan with the source of each number")
+    command = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = "architectures, as in scripts/train_and_compare.py (default: all)"
     command.add_argument("--architectures", "--architecture", nargs="+", metavar="NAME", help=names)
     plugin = "Python files or installed modules to import first, with your own networks (docs/own_network.md)"
@@ -63,8 +69,8 @@ def _parser() -> Parser:
     flag(Setting("decisions per environment and update", flag="rollout-length", kind=int, low=1))
     flag(Setting("decisions per gradient step", flag="minibatch-size", kind=int, low=1))
     measure = (
-        "measure memory and speed on this machine: a few seconds per network after compilation; "
-        "default: stored figures of another machine, which the output names"
+        "measure memory and speed on this machine: seconds per network on a CPU, about a minute on a GPU; later trainings "
+        "use the measurement; default: estimates"
     )
     command.add_argument("--measure", action="store_true", help=measure)
     command.add_argument("--json", action="store_true", help="print JSON")
@@ -74,37 +80,32 @@ def _parser() -> Parser:
     flag(Setting("number of GPUs", flag="gpus", kind=int, low=0), other)
     flag(Setting("memory of each GPU in GB (1e9 bytes)", flag="gpu-memory-gb", kind=float, above=0), other)
     other.add_argument("--gpu", metavar="NAME", help=f"model of the GPUs: {', '.join(KNOWN_GPUS)}")
-    return parser
+    return command
 
 
-def _report(name: str, arguments: argparse.Namespace) -> PlanReport:
-    """Plan one architecture.  Only this command line imports ``rl``; the other modules of ``hardware`` do not."""
+def _plan(name: str, arguments: argparse.Namespace) -> Plan | PlanError:
+    """Return the plan for one architecture, or the error that prevents it."""
     from rl.policy.architectures import get_architecture
 
-    architecture = get_architecture(name)
+    network = get_architecture(name)
     request, machine = _plan_request(arguments), _machine(arguments)
-    if arguments.measure:
-        if not machine.present:
-            raise ConfigError("measures this machine; remove the flags that describe another one", "--measure")
-        from rl.experiment.plan import measured
-
-        return measured(architecture.name, request, machine)
-    observations, stacking = architecture.observations, architecture.stacking
-    figures = stored_figures(architecture.name, observations, stacking)
-    update = figures.update if figures else estimate_update(observations, stacking)
-    planned = partial(
-        plan, observations, request, stacking=stacking, carried_bytes=architecture.carried_bytes, machine=machine
-    )
+    if arguments.measure and not machine.present:
+        raise ConfigError("measures this machine; remove the flags that describe another one", "--measure")
     try:
-        made = planned(update=update)
-        if figures and made.gpus:
-            made = planned(update=on_gpu(update))
+        if arguments.measure:
+            from rl.experiment.plan import measured_plan
+
+            return measured_plan(name, request, machine)
+        return hardware.plan(
+            network.observations,
+            request,
+            architecture=name,
+            stacking=network.stacking,
+            carried_bytes=network.carried_bytes,
+            machine=machine,
+        )
     except PlanError as error:
-        return PlanReport(architecture.name, error)
-    speed = None
-    if figures and figures.decisions_per_s and not made.gpus:
-        speed = Speed(figures.decisions_per_s, f"stored figures, measured on {MACHINE}; --measure replaces them")
-    return PlanReport(architecture.name, made, speed)
+        return error
 
 
 def _plan_request(arguments: argparse.Namespace) -> PlanRequest:
@@ -121,7 +122,7 @@ def _plan_request(arguments: argparse.Namespace) -> PlanRequest:
 
 def _machine(arguments: argparse.Namespace) -> Machine:
     """Return this machine, or the profile's machine if that one has more GPUs, as changed by the flags."""
-    here = detect()
+    here = hardware.detect()
     profile = find_profile(arguments.profile)
     machine = profile.machine() if profile is not None and len(profile.gpus) > len(here.gpus) else here
     given = (arguments.cores, arguments.memory_gb, arguments.gpus, arguments.gpu_memory_gb, arguments.gpu)
@@ -145,8 +146,11 @@ def _described_gpus(arguments: argparse.Namespace, machine: Machine) -> tuple[Gp
         return ()
     known = known_gpu(arguments.gpu) if arguments.gpu else machine.gpus[0] if machine.gpus else None
     if arguments.gpu_memory_gb is not None:
-        name = f"{arguments.gpu or 'GPU'} with {arguments.gpu_memory_gb:g} GB"
-        return (Gpu(name, int(arguments.gpu_memory_gb * GB), known.bf16 if known else True),) * count
+        name, memory = (
+            f"{arguments.gpu or 'GPU'} with {arguments.gpu_memory_gb:g} GB",
+            int(arguments.gpu_memory_gb * GB),
+        )
+        return (replace(known, name=name, memory_bytes=memory) if known else Gpu(name, memory, bf16=True),) * count
     if known is None:
         raise ConfigError("the model of the GPUs is unknown; add --gpu NAME or --gpu-memory-gb", "--gpus", count)
     return (known,) * count

@@ -1,16 +1,25 @@
-"""Detection of the resources available to this process: cores, host memory, GPUs, fast bf16.
+"""Resources of a machine: cores, host memory, GPUs, fast bf16; detection, and GPU models for plans for other machines.
 
 A container sees all cores and memory of its host, but its control group may limit their use.  The number of cores is
 therefore the minimum of CPU affinity and the quotas of all enclosing control groups (versions 1 and 2).
 """
 
 import importlib.util
+import tomllib
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
+from nppsim.errors import UserError, did_you_mean
 from nppsim.measure.machine import processor
 from nppsim.parallel.workers import usable_cores, usable_memory
 
 GB = 1_000_000_000  # bytes; memory is counted in decimal gigabytes everywhere in this package
+DATA = tomllib.loads(Path(__file__).with_name("data.toml").read_text(encoding="utf-8"))
+DEFAULT_BANDWIDTH = 600.0  # GB/s, assumed for unknown GPUs
+
+
+class PlanError(UserError, ValueError):
+    """No plan fits, or a request is invalid; the message names the value and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +29,7 @@ class Gpu:
     name: str
     memory_bytes: int
     bf16: bool  # True if bf16 runs at full speed (``fast_bf16``)
+    bandwidth: float = DEFAULT_BANDWIDTH  # memory bandwidth in GB/s, by which training speed is estimated
 
 
 @dataclass(frozen=True)
@@ -45,13 +55,8 @@ class Machine:
 
     def times(self, count: int) -> "Machine":
         """Return the combined resources of ``count`` such machines."""
-        return replace(
-            self,
-            cores=count * self.cores,
-            memory_bytes=count * self.memory_bytes,
-            available_bytes=count * self.available_bytes,
-            gpus=count * self.gpus,
-        )
+        sums = {name: count * getattr(self, name) for name in ("cores", "memory_bytes", "available_bytes", "gpus")}
+        return replace(self, **sums)
 
     def to_dict(self) -> dict:
         """Return plain values for JSON."""
@@ -82,4 +87,23 @@ def _gpus() -> tuple[Gpu, ...]:
     if not torch.cuda.is_available():
         return ()
     found = (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))
-    return tuple(Gpu(gpu.name, gpu.total_memory, fast_bf16(gpu.major)) for gpu in found)
+    return tuple(Gpu(gpu.name, gpu.total_memory, fast_bf16(gpu.major), _bandwidth(gpu.name)) for gpu in found)
+
+
+def _bandwidth(name: str) -> float:
+    """Return the bandwidth of the known model that a device name such as "NVIDIA A100-SXM4-80GB" contains."""
+    parts = name.replace(" ", "-").split("-")
+    models = [gpu for gpu in map(known_gpu, KNOWN_GPUS) if set(gpu.name.split("-")) <= set(parts)]
+    return max(models, key=lambda gpu: len(gpu.name)).bandwidth if models else DEFAULT_BANDWIDTH
+
+
+KNOWN_GPUS: tuple[str, ...] = tuple(DATA["gpus"])
+
+
+def known_gpu(name: str) -> Gpu:
+    """Return the GPU model ``name``; raise PlanError with the nearest name if it is unknown."""
+    found = {known.lower(): known for known in KNOWN_GPUS}.get(name.lower())
+    if found is None:
+        raise PlanError(f"unknown GPU {name!r}; known: {', '.join(KNOWN_GPUS)}{did_you_mean(name, KNOWN_GPUS)}")
+    memory_gb, capability, bandwidth = DATA["gpus"][found]
+    return Gpu(found, memory_gb * GB, fast_bf16(capability), bandwidth)

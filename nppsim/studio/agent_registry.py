@@ -1,9 +1,9 @@
 """Agents available in a studio, and the experiment whose training it displays.
 
-    roster = Roster(["agent.safetensors"], experiment="experiments/mine_20260101_000000")
-    roster.agents()                             # cards with ids
-    roster.agent("0")                           # loaded on first use
-    roster.agent("run vision_free, seed 3")     # newest weights of one of the experiment's runs
+    registry = AgentRegistry(["agent.safetensors"], experiment="experiments/mine_20260101_000000")
+    registry.agents()                             # cards with ids
+    registry.agent("0")                           # loaded on first use
+    registry.agent("run vision_free, seed 3")     # newest weights of one of the experiment's runs
 
 The page identifies agents by id, never by path.  Loading the first agent takes seconds, because it imports torch.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nppsim.errors import MissingPackageError
-from nppsim.studio.agents import Agent, AgentError, Plugin, find_plugin
+from nppsim.studio.agents import AgentError, Plugin, StudioAgent, find_plugin
 from nppsim.studio.errors import StudioError
 
 OF_RUN = "run "  # prefix of the ids of an experiment's agents
@@ -24,7 +24,7 @@ _MAX_LOADED = 8  # maximum number of loaded agents, in addition to those of the 
 _NOT_FOUND = 404
 
 
-class Roster:
+class AgentRegistry:
     """Agents and experiment of a studio.
 
     agents: files of checkpoints or exported networks.  Without agents and experiment, the shipped agent is used.
@@ -41,7 +41,7 @@ class Roster:
         self._given = [Path(path) for path in agents]
         self._experiment = None if experiment is None else Path(experiment)
         self._find = find
-        self._loaded: dict[tuple[Path, float], Agent] = {}
+        self._loaded: dict[tuple[Path, float], StudioAgent] = {}
         self._lock = threading.RLock()
 
     @property
@@ -59,7 +59,7 @@ class Roster:
                 self.experiment()
 
     def agents(self) -> dict[str, Any]:
-        """Return {"agents": [{"id", "name", "facts": ``Agent.facts``}], "why_none": why the list is empty, or null}."""
+        """Return {"agents": [{"id", "name", "facts": ``StudioAgent.facts``}], "why_none": why the list is empty, or null}."""
         try:
             agents = [self._load(path) for path in self._files]
             names = Counter(agent.name for agent in agents)
@@ -82,7 +82,7 @@ class Roster:
         why = None if cards else "there is no agent: start the studio with --agent CHECKPOINT"
         return {"agents": cards, "why_none": why}
 
-    def agent(self, id: str) -> Agent:
+    def agent(self, id: str) -> StudioAgent:
         """Return an agent by its id; raise StudioError for an unknown id and a UserError for an invalid file."""
         if id.startswith(OF_RUN) and self._experiment is not None:
             for run in self._read()["runs"]:  # found by title, since indices change when a run begins
@@ -129,7 +129,7 @@ class Roster:
         shipped = self._plugin.shipped_agent() if self._plugin is not None else None
         return [] if shipped is None else [shipped]
 
-    def _load(self, path: Path) -> Agent:
+    def _load(self, path: Path) -> StudioAgent:
         """Return the agent of a file; load it again if the file has changed."""
         key = (path, path.stat().st_mtime if path.is_file() else 0.0)
         with self._lock:

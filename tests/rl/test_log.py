@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from nppsim.io.files import FolderError, locked
-from rl.experiment.log_file import LOG_FILE, LogFile
+from rl.log import LOG_FILE, ExperimentLog, warn
 
 
 def failing(number):
@@ -17,20 +17,20 @@ def failing(number):
     return log
 
 
-def test_a_terminal_that_has_closed_does_not_end_the_run(tmp_path):
-    with LogFile(failing(errno.EIO)) as log:
+def test_log_closed_terminal_is_ignored(tmp_path):
+    with ExperimentLog(failing(errno.EIO)) as log:
         log.open(tmp_path)
         log("a line")
     assert "a line\n" in (tmp_path / LOG_FILE).read_text()
 
 
-def test_every_line_has_its_time_and_level(tmp_path):
+def test_log_lines_have_time_and_level(tmp_path):
     def fails():
-        with LogFile(print) as log:
+        with ExperimentLog(print) as log:
             log("before the folder is known")
             log.open(tmp_path)
-            log("two\nwarning: lines")
-            log("8 decisions: warning: speed")
+            log("two\nlines")
+            warn(log, "speed")
             raise ZeroDivisionError
 
     for _ in range(2):
@@ -39,21 +39,21 @@ def test_every_line_has_its_time_and_level(tmp_path):
     lines = (tmp_path / LOG_FILE).read_text().splitlines()
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (INFO|WARNING|ERROR) ", line) for line in lines)
     texts = [line[20:] for line in lines]
-    assert texts[:3] == ["INFO before the folder is known", "INFO two", "WARNING warning: lines"]
-    assert texts[3] == "WARNING 8 decisions: warning: speed" and texts[-1] == "ERROR ZeroDivisionError"
+    assert texts[:3] == ["INFO before the folder is known", "INFO two", "INFO lines"]
+    assert texts[3] == "WARNING speed" and texts[-1] == "ERROR ZeroDivisionError"
     assert texts.count("INFO resumed") == 1
 
 
-def test_a_closed_pipe_ends_the_run(tmp_path):
-    with pytest.raises(BrokenPipeError), LogFile(failing(errno.EPIPE)) as log:
+def test_log_closed_pipe_raises(tmp_path):
+    with pytest.raises(BrokenPipeError), ExperimentLog(failing(errno.EPIPE)) as log:
         log("a line")
 
 
-def test_a_folder_that_is_removed_is_noticed_at_the_next_line(tmp_path):
+def test_log_removed_folder_raises(tmp_path):
     folder = tmp_path / "experiment"
 
     def logs_after_removal():
-        with LogFile(print) as log, locked(folder) as check:
+        with ExperimentLog(print) as log, locked(folder) as check:
             log.open(folder, check)
             shutil.rmtree(folder)
             folder.mkdir()
