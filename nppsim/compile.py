@@ -10,7 +10,8 @@ import numpy as np
 
 from nppsim._numba.decorators import allocating_entry, entry, inlined, kernel
 from nppsim.levels import kinds, tiles
-from nppsim.levels.level import POSITION_UNIT, Level
+from nppsim.levels.format import POSITION_UNIT
+from nppsim.levels.level import Level
 from nppsim.levels.stage import (
     CELLS_X,
     CELLS_Y,

@@ -64,10 +64,12 @@ Views = namedtuple("Views", _VIEWS)  # type: ignore[misc]  # mypy wants the name
 # The state of the environments, one row each.  ``visited`` is used only if exploration is rewarded.
 State = namedtuple("State", "ninja progress terms entities movers trail visited")
 # Path fields of each level with its doors in their initial state, and (``own_...``) of each environment whose doors have
-# changed.  The latter are a cache: they are computed again when ``key``, which encodes the state of the doors, changes.
+# changed.  The latter are a cache: they are valid for the level ``own_level`` and the state of its doors and exits
+# ``own_doors`` (closed flags of the doors with a switch, then open flags of the exits).
 Fields = namedtuple(
     "Fields",
-    "nodes effects effects_first distance next_step switch_to_exit key own_distance own_next_step own_switch_to_exit",
+    "nodes effects effects_first distance next_step switch_to_exit "
+    "own_level own_doors own_distance own_next_step own_switch_to_exit",
 )
 # Constants: arrays with one row per level, and ``reward``, the reward weights (WEIGHTS_DTYPE[1]).
 Static = namedtuple("Static", "stage solid background time_limit path_length level_ids reward")
@@ -92,6 +94,8 @@ def make_states(count: int, bank: LevelBank) -> tuple[np.ndarray, State]:
 def make_fields(bank: LevelBank, count: int) -> Fields:
     """Return path fields of a bank; if doors can change paths, with separate fields for each of ``count`` environments."""
     rows = count if bank.paths_change else 1
+    level = bank.world.level
+    doors = level["switches_end"] - level["switches_first"] + level["exits_end"] - level["exits_first"]
     return Fields(
         bank.paths.nodes,
         bank.paths.effects,
@@ -99,7 +103,8 @@ def make_fields(bank: LevelBank, count: int) -> Fields:
         bank.paths.distance,
         bank.paths.next_step,
         bank.paths.switch_to_exit,
-        key=np.full(count, -1, np.int64),
+        own_level=np.full(count, -1, np.int64),
+        own_doors=np.zeros((rows, doors.max()), np.uint8),
         own_distance=np.zeros((rows, 2, paths.NUM_NODES), np.uint16),
         own_next_step=np.zeros((rows, 2, paths.NUM_NODES), np.uint8),
         own_switch_to_exit=np.zeros(rows, np.int64),
@@ -109,15 +114,16 @@ def make_fields(bank: LevelBank, count: int) -> Fields:
 @allocating
 def _compute_own_fields(i, state, world, fields):
     """Compute the path fields of environment i for the current state of its doors and exits."""
-    record = world.level[state.ninja[i]["level"]]
+    level = np.int64(state.ninja[i]["level"])  # the type that ``bank`` uses, so that kernels are compiled only once
+    record = world.level[level]
     first, exits, base = record["switches_first"], record["exits_first"], record["entity_first"]
-    closed = np.empty(record["switches_end"] - first, np.uint8)
+    doors = record["switches_end"] - first
+    closed, opened = fields.own_doors[i, :doors], fields.own_doors[i, doors : doors + record["exits_end"] - exits]
     for k in range(len(closed)):
         closed[k] = state.entities[i, first - base + k]["closed"]
-    opened = np.empty(record["exits_end"] - exits, np.uint8)
     for k in range(len(opened)):
         opened[k] = state.entities[i, exits - base + k]["clock"] > 0
-    level = np.int64(state.ninja[i]["level"])  # the type that ``bank`` uses, so that kernels are compiled only once
+    fields.own_level[i] = level
     effects = fields.effects[fields.effects_first[level] : fields.effects_first[level + 1]]
     fields.own_switch_to_exit[i] = paths.compute_fields(
         world, fields.nodes[level], effects, level, closed, opened, fields.own_distance[i], fields.own_next_step[i]
@@ -135,20 +141,18 @@ def has_own_fields(i, state, world, fields):
     first, end = world.level[level]["switches_first"], world.level[level]["switches_end"]
     base = world.level[level]["entity_first"]
     changed = False
-    key = np.int64(0)
+    valid = fields.own_level[i] == level
     for k in range(first, end):
         closed = state.entities[i, k - base]["closed"]
         changed |= closed != world.entity[k]["closed"]
-        key = key * 3 + closed + 1
+        valid &= closed == fields.own_doors[i, k - first]
     if exits_end - exits > 2:
         for k in range(exits, exits_end):
             is_open = state.entities[i, k - base]["clock"] > 0
             changed |= is_open
-            key = key * 3 + is_open  # an odd factor loses no bit on overflow
-    key = (key << 22) + level  # separate bits, because the number of doors differs between levels
-    if changed and fields.key[i] != key:
+            valid &= is_open == fields.own_doors[i, end - first + k - exits]
+    if changed and not valid:
         _compute_own_fields(i, state, world, fields)
-        fields.key[i] = key
     return changed
 
 

@@ -142,7 +142,8 @@ def run_trainings(config: ExperimentConfig, ranks: SingleProcess) -> Path:
             "datasets"
         )
     for setup in make_setups(current, data, hardware.detect(), folder, _discard, ranks=ranks):
-        if ranks.broadcast(None) is None:  # the training is unfinished
+        is_finished = ranks.broadcast(None)
+        if not is_finished:
             run_stages(setup)
     return Path(folder)
 
@@ -249,7 +250,7 @@ def train_or_load(setup: TrainingSetup) -> RunRecord:
     done = None
     if (setup.folder / AGENT).is_file():
         done = read_run(setup.folder, [level for level, _ in setup.data.test])
-    setup.ranks.broadcast(done and done.title)
+    setup.ranks.broadcast(done is not None)
     if done is None:
         return run_stages(setup).record
     setup.log(f"{setup.title}: is finished and stays unchanged")

@@ -462,7 +462,7 @@ def home_not_there(case: Case) -> Iterator[None]:
 
 def home_replaced(case: Case) -> Iterator[None]:
     """HOME cannot be created, but NUMBA_CACHE_DIR names a folder for compiled kernels."""
-    case.variables |= {"HOME": NOWHERE, "XDG_CACHE_HOME": None, "NUMBA_CACHE_DIR": str(CACHE_FOLDER)}
+    case.variables |= {"HOME": NOWHERE, "XDG_CACHE_HOME": None, "NUMBA_CACHE_DIR": str(CACHE_FOLDER.parent)}
     yield
 
 

@@ -44,7 +44,7 @@ def short_bank(levels=LEVELS, time_limit=60):
     return out
 
 
-def held_actions(rng, steps, n):
+def sticky_actions(rng, steps, n):
     """int64[steps, n]: random actions, each repeated for four decisions, mostly to the right."""
     actions = rng.choice(6, p=[0.05, 0.1, 0.4, 0.1, 0.05, 0.3], size=(-(-steps // 4), n))
     return np.repeat(actions, 4, axis=0)[:steps]
@@ -78,9 +78,9 @@ def columns(records, first, last):
 
 
 @pytest.mark.parametrize("observations", [layout.VISION_FREE, ("player_frame", "global_view")])
-def test_results_do_not_depend_on_the_number_of_threads(observations):
+def test_step_results_are_equal_for_any_number_of_threads(observations):
     n = 2 * batch.MIN_ENVS_TO_SPREAD + 3
-    actions = held_actions(np.random.default_rng(0), 40, n)
+    actions = sticky_actions(np.random.default_rng(0), 40, n)
     records = []
     for threads in (1, 2, 5):
         sim = BatchSimulator(short_bank(), n, observations=observations, threads=threads)
@@ -89,9 +89,9 @@ def test_results_do_not_depend_on_the_number_of_threads(observations):
     assert records[0] == records[1] == records[2]
 
 
-def test_results_do_not_depend_on_what_else_is_in_the_batch():
+def test_step_results_do_not_depend_on_other_environments():
     n = 7
-    actions = held_actions(np.random.default_rng(1), 60, n)
+    actions = sticky_actions(np.random.default_rng(1), 60, n)
     together = BatchSimulator(short_bank(), n, threads=1)
     together.reset()
     records = play(together, actions)
@@ -102,9 +102,9 @@ def test_results_do_not_depend_on_what_else_is_in_the_batch():
         assert play(alone, actions[:, i : i + 1]) == columns(records, i, i + 1)
 
 
-def test_snapshots_in_between_and_observations_change_nothing():
+def test_snapshots_and_requested_observations_do_not_change_results():
     n = 6
-    actions = held_actions(np.random.default_rng(2), 60, n)
+    actions = sticky_actions(np.random.default_rng(2), 60, n)
     records = []
     for observations, snapshots, profile in (
         (layout.ALL, 0, False),
@@ -123,7 +123,7 @@ def test_snapshots_in_between_and_observations_change_nothing():
     assert all(record == records[0] for record in records)
 
 
-def test_profiling_tells_where_the_time_of_a_call_goes(monkeypatch):
+def test_step_timing_with_profiling_has_all_phases(monkeypatch):
     sim = BatchSimulator(short_bank(), 40, observations=layout.ALL, threads=1, profile=True)
     sim.reset()
     assert sim.step_timing["reset"] > 0 and sim.step_timing["ninja"] == 0
@@ -144,8 +144,8 @@ def test_profiling_tells_where_the_time_of_a_call_goes(monkeypatch):
         assert BatchSimulator(sim.bank, 1, threads=1).profile is on
 
 
-def test_a_restored_environment_continues_bit_for_bit_also_elsewhere():
-    actions = held_actions(np.random.default_rng(3), 80, 6)
+def test_restore_in_same_or_other_environment_continues_bit_for_bit():
+    actions = sticky_actions(np.random.default_rng(3), 80, 6)
     sim = BatchSimulator(short_bank(), 6, threads=1, reward=SPARSE_REWARDS)
     sim.reset()
     play(sim, actions[:20])
@@ -164,8 +164,8 @@ def test_a_restored_environment_continues_bit_for_bit_also_elsewhere():
 
 
 @pytest.mark.parametrize("stacking", [Stacking(), Stacking(state=3)], ids=["plain", "stacked"])
-def test_compact_snapshots_have_everything_that_their_level_uses(stacking):
-    actions = held_actions(np.random.default_rng(3), 80, 6)
+def test_restore_compact_continues_bit_for_bit(stacking):
+    actions = sticky_actions(np.random.default_rng(3), 80, 6)
     sim = BatchSimulator(short_bank(), 6, threads=1, reward=SPARSE_REWARDS, stacking=stacking)
     sim.reset()
     play(sim, actions[:20])
@@ -178,42 +178,42 @@ def test_compact_snapshots_have_everything_that_their_level_uses(stacking):
     assert [r[::-1] for r in play(sim, actions[20:, ::-1])] == first
 
 
-def test_observe_after_restore_gives_the_observations_of_that_moment():
+def test_observe_after_restore_returns_the_observations_of_the_snapshot():
     sim = BatchSimulator(short_bank(), 6, observations=layout.ALL, threads=1)
     sim.reset()
-    play(sim, held_actions(np.random.default_rng(4), 10, 6))
+    play(sim, sticky_actions(np.random.default_rng(4), 10, 6))
     before, wanted = [sim.snapshot(i) for i in range(6)], {k: v.copy() for k, v in sim.obs.items()}
-    play(sim, held_actions(np.random.default_rng(5), 10, 6))
+    play(sim, sticky_actions(np.random.default_rng(5), 10, 6))
     for i in range(6):
         sim.restore(i, before[i])
     for key, value in sim.observe().items():
         np.testing.assert_array_equal(value, wanted[key])
 
 
-def test_single_environments_are_observed_alone_and_by_shadows():
+def test_observe_some_environments_leaves_others_unchanged():
     sim = BatchSimulator(short_bank(), 6, observations=layout.VISION_FREE, threads=1, shadow=True)
     sim.reset()
-    play(sim, held_actions(np.random.default_rng(4), 10, 6))
+    play(sim, sticky_actions(np.random.default_rng(4), 10, 6))
     before, wanted = sim.snapshot([1, 4]), {k: v[[1, 4]] for k, v in sim.obs.items()}
-    play(sim, held_actions(np.random.default_rng(5), 10, 6))
+    play(sim, sticky_actions(np.random.default_rng(5), 10, 6))
     others, compared = {k: v[[0, 2, 3, 5]] for k, v in sim.obs.items()}, sim.shadow.comparisons
     sim.restore(np.array([1, 4]), before)
     for key, value in sim.observe(np.array([1, 4])).items():
         np.testing.assert_array_equal(value[[1, 4]], wanted[key])
         np.testing.assert_array_equal(value[[0, 2, 3, 5]], others[key])
     assert sim.shadow.comparisons == compared + 2
-    play(sim, held_actions(np.random.default_rng(6), 10, 6))
+    play(sim, sticky_actions(np.random.default_rng(6), 10, 6))
     assert not sim.shadow.mismatches
 
 
-def test_environments_that_are_asleep_are_left_as_they_are_and_the_others_do_not_notice():
+def test_step_asleep_environments_stay_unchanged():
     asleep = np.array([False, True, False, True, False, False])
-    awake, actions = np.flatnonzero(~asleep), held_actions(np.random.default_rng(5), 30, 6)
+    awake, actions = np.flatnonzero(~asleep), sticky_actions(np.random.default_rng(5), 30, 6)
     settings = {"observations": layout.VISION_FREE, "threads": 1, "stacking": Stacking(state=3)}
     sim, reference = (BatchSimulator(short_bank(), 6, shadow=shadow, **settings) for shadow in (True, False))
     for one in (sim, reference):
         one.reset()
-        play(one, held_actions(np.random.default_rng(4), 10, 6))
+        play(one, sticky_actions(np.random.default_rng(4), 10, 6))
     before, seen = sim.snapshot(np.flatnonzero(asleep)), {k: v[asleep].copy() for k, v in sim.obs.items()}
     for row in actions:
         sim.step(row, asleep)
@@ -231,13 +231,13 @@ def test_environments_that_are_asleep_are_left_as_they_are_and_the_others_do_not
     assert sim.shadow.comparisons and not sim.shadow.mismatches
 
 
-def test_a_sibling_understands_the_snapshots():
+def test_sibling_restores_snapshots_of_the_other_simulator():
     sim = BatchSimulator(short_bank(), 3, observations=("state",), reward=SPARSE_REWARDS, threads=1)
     sim.reset()
-    play(sim, held_actions(np.random.default_rng(4), 10, 3))
+    play(sim, sticky_actions(np.random.default_rng(4), 10, 3))
     alone = sim.sibling()
     alone.restore(0, sim.snapshot(1))
-    actions = held_actions(np.random.default_rng(5), 8, 3)
+    actions = sticky_actions(np.random.default_rng(5), 8, 3)
     for row in actions:
         sim.step(row)
         alone.step(row[1:2])
@@ -248,8 +248,8 @@ def test_a_sibling_understands_the_snapshots():
 
 
 @pytest.mark.parametrize("level", LEVELS, ids=range(len(LEVELS)))
-def test_simulate_and_the_batch_agree_frame_by_frame(level):
-    actions = held_actions(np.random.default_rng(6), 200, 1)[:, 0]
+def test_simulate_and_batch_agree_frame_by_frame(level):
+    actions = sticky_actions(np.random.default_rng(6), 200, 1)[:, 0]
     run = nppsim.simulate(level, ACTION_INPUT[actions])
     sim = BatchSimulator([level], 1, frame_skip=1, observations=("state",))
     sim.reset()
@@ -271,10 +271,10 @@ def test_simulate_and_the_batch_agree_frame_by_frame(level):
 
 
 @pytest.mark.parametrize("frame_skip", [1, 2, 4, 7])
-def test_a_decision_is_frame_skip_frames_of_the_same_input(frame_skip):
+def test_step_simulates_frame_skip_frames_of_one_input(frame_skip):
     sim = BatchSimulator([room()], 1, frame_skip=frame_skip, observations=("state",))
     sim.reset()
-    actions = held_actions(np.random.default_rng(7), 20, 1)
+    actions = sticky_actions(np.random.default_rng(7), 20, 1)
     for k, action in enumerate(actions):
         sim.step(action)
         assert sim.state.ninja["frame"][0] == frame_skip * (k + 1)
@@ -290,7 +290,7 @@ def run_to_end(sim, action):
             return
 
 
-def test_a_time_out_is_a_truncation_and_its_last_observation_is_kept():
+def test_step_at_time_limit_truncates_and_writes_final_obs():
     sim = BatchSimulator(short_bank([room(), room((40, 46))], 10), 1, observations=layout.ALL)
     endless = BatchSimulator([room()], 1, observations=layout.ALL)
     for s in (sim, endless):
@@ -312,7 +312,7 @@ def test_a_time_out_is_a_truncation_and_its_last_observation_is_kept():
 
 
 @pytest.mark.parametrize(("level", "outcome"), [(WINNABLE, WON), (DEADLY, DIED)])
-def test_death_and_win_are_terminations_also_in_the_last_frame_of_the_time(level, outcome):
+def test_step_death_or_win_in_last_frame_is_a_termination(level, outcome):
     sim = BatchSimulator([level], 1)
     sim.reset()
     run_to_end(sim, 2)
@@ -328,7 +328,7 @@ def test_death_and_win_are_terminations_also_in_the_last_frame_of_the_time(level
         assert sim.obs["game_state"][0, 0] == level.spawn[0]
 
 
-def test_each_environment_restarts_on_the_level_that_the_caller_chose():
+def test_step_restarts_environments_on_next_level():
     sim = BatchSimulator(short_bank(), 4)
     sim.reset(np.array([0, 1, 2, 3]))
     assert sim.level.tolist() == [0, 1, 2, 3]
@@ -349,12 +349,12 @@ def test_each_environment_restarts_on_the_level_that_the_caller_chose():
 
 
 @pytest.mark.parametrize("reward", ["default", SPARSE_REWARDS, replace(SPARSE_REWARDS, proximity=0.05)])
-def test_episode_records_sum_up_what_the_steps_gave(reward):
+def test_episode_records_equal_the_sums_of_the_steps(reward):
     n, rng = 6, np.random.default_rng(8)
     sim = BatchSimulator(short_bank(time_limit=90), n, reward=reward)
     sim.reset()
     total, decisions, outcomes = np.zeros(n), np.zeros(n, int), []
-    for row in held_actions(rng, 150, n):
+    for row in sticky_actions(rng, 150, n):
         sim.step(row)
         total += sim.rewards
         decisions += 1
@@ -390,6 +390,30 @@ def test_path_fields_of_two_levels_are_not_mixed():
     np.testing.assert_array_equal(again, first)
 
 
+def test_path_fields_of_44_doors_depend_on_every_door():
+    """The two states of the doors have equal hashes of 42 bits, by which they were once told apart."""
+    doors = [((24 + 2 * k, 46), (25 + 2 * k, 44), 0) for k in range(44)]
+    level = corridor(20, 120, 140, locked_doors=doors)
+    states = [np.array([*f"{bits:044b}"], np.uint8) for bits in (9086538054992, 1658169512958)]
+
+    def lengths(sim, closed):
+        first = sim.bank.world.level["switches_first"][0] - sim.bank.world.level["entity_first"][0]
+        sim.state.entities["closed"][0, first : first + 44] = closed
+        sim.observe()
+        return sim._fields.own_distance[0].copy()
+
+    def simulator():
+        sim = BatchSimulator([level], 1)
+        sim.reset()
+        return sim
+
+    one_after_the_other = simulator()
+    separate = [lengths(simulator(), closed) for closed in states]
+    assert (separate[0] != separate[1]).any()
+    for closed, expected in zip(states, separate, strict=True):
+        np.testing.assert_array_equal(lengths(one_after_the_other, closed), expected)
+
+
 def test_opening_a_door_changes_the_way():
     sim = BatchSimulator([corridor(40, 120, 140, locked_doors=[((46, 46), (80, 44), 0)])], 1)
     sim.reset()
@@ -403,7 +427,7 @@ def test_opening_a_door_changes_the_way():
 
 
 @pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
-def test_each_kernel_is_compiled_once_for_any_simulator():
+def test_kernels_are_compiled_for_one_signature():
     for n, observations, reward, levels in (
         (1, layout.ALL, "default", LEVELS),
         (3, ("state",), SPARSE_REWARDS, [room()]),
@@ -422,12 +446,12 @@ def test_each_kernel_is_compiled_once_for_any_simulator():
 GOLDEN = "999d8e46687e1808bdd98b874b6c2c764b5ab77cbfdba024fefb7ff7a0392ece"
 
 
-def test_the_scripted_run_goes_through_the_golden_states():
+def test_scripted_run_has_the_golden_digest():
     n = len(LEVELS)
     sim = BatchSimulator(short_bank(time_limit=400), n, observations=("state",), threads=1)
     sim.reset()
     digest = hashlib.sha256()
-    for row in held_actions(np.random.default_rng(10), 300, n):
+    for row in sticky_actions(np.random.default_rng(10), 300, n):
         sim.step(row)
         for name in NINJA_DTYPE.names:
             digest.update(np.ascontiguousarray(sim.state.ninja[name][:n]).tobytes())
@@ -441,7 +465,7 @@ def test_the_scripted_run_goes_through_the_golden_states():
     assert digest.hexdigest() == GOLDEN
 
 
-def test_a_single_environment_has_one_row():
+def test_single_environment_has_arrays_of_one_row():
     sim = BatchSimulator(short_bank(), 1, threads=1, stacking=Stacking(state=3))
     sim.reset()
     sim.step(np.array([2]))
@@ -454,7 +478,7 @@ def test_a_single_environment_has_one_row():
     np.testing.assert_array_equal(sim.observe()["game_state"], seen)
 
 
-def test_a_sibling_sees_what_its_elder_does_not():
+def test_sibling_has_other_observations():
     bank = short_bank()
     keys = ("global_view", "graph_state")
     blind, seeing = (BatchSimulator(bank, 2, observations=seen, threads=1) for seen in (("state",), keys))
@@ -466,17 +490,17 @@ def test_a_sibling_sees_what_its_elder_does_not():
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
-def test_no_copy_is_made_that_would_see_something_else(copied):
+def test_copy_and_pickle_raise_type_error(copied):
     with pytest.raises(TypeError, match=r"use sibling\(\).*snapshot\(\) and restore\(\)"):
         copied(BatchSimulator(short_bank(), 2, threads=1))
 
 
-def test_foresight_needs_decisions_no_longer_than_it_looks():
+def test_foresight_with_frame_skip_above_horizon_raises_config_error():
     with pytest.raises(ConfigError, match="frame_skip 41: foresight"):
         BatchSimulator(short_bank(), 1, frame_skip=41, observations=("foresight",))
 
 
-def test_misuse_is_refused_with_what_was_expected():
+def test_invalid_arguments_raise_value_error():
     sim = BatchSimulator([room(), WINNABLE], 2)
     with pytest.raises(RuntimeError, match="call reset"):
         sim.step(np.zeros(2, int))
@@ -519,7 +543,7 @@ def test_misuse_is_refused_with_what_was_expected():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
-def test_a_forked_child_steps_on_with_threads_of_its_own():
+def test_step_in_forked_child_starts_new_threads():
     sim = BatchSimulator(short_bank(), 64, observations=("state",), threads=2)
     sim.reset()
     actions = np.zeros(64, np.int64)

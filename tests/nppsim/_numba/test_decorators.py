@@ -1,4 +1,4 @@
-"""The two ways to look into kernels: with a check of every index, and as plain Python."""
+"""Compiled kernels with index checks and shared caches, and kernels as plain Python."""
 
 import os
 import subprocess
@@ -79,14 +79,14 @@ def python(tmp_path, *arguments, **variables):
     return done
 
 
-def test_an_index_outside_an_array_is_an_error_in_every_sort_of_kernel(tmp_path):
+def test_bounds_check_index_outside_an_array_raises_index_error_in_all_kinds_of_kernels(tmp_path):
     script = tmp_path / "wrong.py"
     script.write_text(WRONG)
     done = python(tmp_path, script, NUMBA_BOUNDSCHECK="1")
     assert done.stdout.split("\n")[:-1] == [f"{name} {i}" for name in ("reads", "writes", "allocates") for i in (3, -4)]
 
 
-def test_processes_compile_a_kernel_once_and_inner_kernels_refuse_python(tmp_path):
+def test_kernel_in_two_processes_is_compiled_once_and_refuses_calls_from_python(tmp_path):
     script = tmp_path / "shared.py"
     script.write_text(SHARED)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
@@ -98,11 +98,11 @@ def test_processes_compile_a_kernel_once_and_inner_kernels_refuse_python(tmp_pat
     assert sorted(middle for _, middle, _ in printed) == ["4 0", "4 1"]
 
 
-def test_plain_python_plays_the_recorded_traces_to_the_bit_and_without_a_warning(tmp_path):
+def test_disabled_jit_replays_traces_bit_for_bit_without_warnings(tmp_path):
     done = python(tmp_path, "-W", "error::RuntimeWarning", "-m", "nppsim", "verify", EXCERPT, NUMBA_DISABLE_JIT="1")
     assert "30 of 30 cases are bit-exact" in done.stdout
 
 
-def test_phases_are_timed_in_plain_python_too(tmp_path):
+def test_disabled_jit_measures_phases(tmp_path):
     done = python(tmp_path, "-c", PROFILED, NUMBA_DISABLE_JIT="1")
     assert done.stdout == "True\n" and done.stderr == ""

@@ -22,7 +22,7 @@ from nppsim.io.files import (
 )
 
 
-def test_a_file_is_replaced_at_once_or_stays_as_it_was(tmp_path):
+def test_replacing_failed_block_keeps_the_old_file(tmp_path):
     path = tmp_path / "new" / "folder" / "a.txt"
     write_bytes(path, b"old")
 
@@ -39,7 +39,7 @@ def test_a_file_is_replaced_at_once_or_stays_as_it_was(tmp_path):
     assert os.listdir(path.parent) == ["a.txt"]
 
 
-def test_what_cannot_be_written_is_named(tmp_path):
+def test_write_errors_name_the_file(tmp_path):
     def write(folder, *error):
         with replacing(folder / "a.txt") as temporary:
             temporary.touch()
@@ -57,7 +57,7 @@ def test_what_cannot_be_written_is_named(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_what_a_link_leads_to_is_replaced_and_no_device_is(tmp_path):
+def test_replacing_follows_links_and_refuses_devices(tmp_path):
     (tmp_path / "link").symlink_to("target")
     for content in (b"old", b"new"):
         write_bytes(tmp_path / "link", content)
@@ -71,7 +71,7 @@ def test_what_a_link_leads_to_is_replaced_and_no_device_is(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_what_is_read_is_not_written_over(tmp_path):
+def test_check_output_file_input_raises_config_error(tmp_path):
     (tmp_path / "given").touch()
     (tmp_path / "link").symlink_to("given")
     for out in ("given", "link"):
@@ -80,7 +80,7 @@ def test_what_is_read_is_not_written_over(tmp_path):
     check_output_file(tmp_path / "given", "OUT", inputs=[tmp_path / "other"])
 
 
-def test_text_is_appended_whole_or_not_at_all(tmp_path, largest_file):
+def test_append_text_on_full_disk_leaves_the_file_unchanged(tmp_path, largest_file):
     path = tmp_path / "log.txt"
     append_text(path, "one\n")
     with largest_file(10):
@@ -91,13 +91,13 @@ def test_text_is_appended_whole_or_not_at_all(tmp_path, largest_file):
     assert path.read_text() == "one\nthree\n"
 
 
-def test_names_that_are_not_utf8_come_back_from_json(tmp_path):
+def test_write_json_undecodable_file_name_is_restored(tmp_path):
     name = os.fsdecode(b"a\xff \xc3\xa9")
     write_json(tmp_path / "a.json", {name: Path(name)})
     assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == {name: name}
 
 
-def test_json_takes_numpy_and_paths_and_has_no_nan(tmp_path):
+def test_write_json_numpy_path_and_nan_are_converted(tmp_path):
     write_json(tmp_path / "a.json", {"array": np.arange(2), "number": np.float32(0.5), "nan": np.nan, "path": tmp_path})
     assert json.loads((tmp_path / "a.json").read_text()) == {
         "array": [0, 1],
@@ -110,13 +110,13 @@ def test_json_takes_numpy_and_paths_and_has_no_nan(tmp_path):
     assert not (tmp_path / "b.json").exists()
 
 
-def test_an_output_folder_may_be_new_or_there(tmp_path):
+def test_check_output_folder_new_or_existing_is_accepted(tmp_path):
     check_output_folder(tmp_path, "--out")
     check_output_folder(tmp_path / "new" / "deep", "--out")
     assert not (tmp_path / "new").exists()
 
 
-def test_an_output_folder_that_cannot_be_is_told_with_its_flag(tmp_path, monkeypatch):
+def test_check_output_folder_unusable_raises_config_error_with_flag(tmp_path, monkeypatch):
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(ConfigError, match=rf"--out {file}/x: cannot be written \({file} is a file\); choose another"):
@@ -135,7 +135,7 @@ def test_an_output_folder_that_cannot_be_is_told_with_its_flag(tmp_path, monkeyp
     ("name", "message"),
     [("a.gif", "give a name that ends in .png"), ("", "is a folder; give"), ("file.png/b.png", "is a file")],
 )
-def test_an_output_file_that_cannot_be_is_told_with_its_flag(tmp_path, name, message):
+def test_check_output_file_unusable_raises_config_error_with_flag(tmp_path, name, message):
     (tmp_path / "file.png").touch()
     check_output_file(tmp_path / "new" / "A.PNG", "--out", ".png")
     check_output_file(tmp_path / "file.png", "--out", ".png")
@@ -143,7 +143,7 @@ def test_an_output_file_that_cannot_be_is_told_with_its_flag(tmp_path, name, mes
         check_output_file(tmp_path / name, "--out", ".png" if name else "")
 
 
-def test_a_table_is_aligned_markdown():
+def test_table_is_aligned_markdown():
     assert table(["name", "n"], [["a", 1], ["bc", 10]]).split("\n") == [
         "| name |  n |",
         "|------|---:|",

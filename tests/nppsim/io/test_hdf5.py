@@ -53,7 +53,7 @@ def virtual(file):
         (lambda file: file.__setitem__("x", h5py.Empty("f8")), "/x has dtype float64"),
     ],
 )
-def test_a_file_that_lies_or_leads_elsewhere_is_refused(make, message, tmp_path):
+def test_open_file_false_declarations_or_links_raise_unsafe_file_error(make, message, tmp_path):
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
         file.create_group("y")
@@ -62,7 +62,7 @@ def test_a_file_that_lies_or_leads_elsewhere_is_refused(make, message, tmp_path)
         hdf5.open_file(path)
 
 
-def test_an_ordinary_file_is_read(tmp_path):
+def test_open_file_ordinary_file_is_read(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["a/b"] = np.arange(5)
         file["empty"] = np.zeros((0, 3))
@@ -76,7 +76,7 @@ def test_an_ordinary_file_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("ends", [[], [0, 4], [3, 3, 4], [5], [4, 2, 4], [10, -(2**63) + 5, 4]])
-def test_ends_ascend_to_the_length_of_what_they_divide(ends):
+def test_check_ends_invalid_raises_unsafe_file_error(ends):
     with pytest.raises(hdf5.UnsafeFileError, match="/end does not increase up to the length of its data, 4"):
         hdf5.check_ends("/end", np.array(ends, np.int64), 4)
     hdf5.check_ends("/end", np.array([1, 4]), 4)

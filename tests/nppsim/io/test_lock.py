@@ -33,7 +33,7 @@ def holder(tmp_path):
         process.kill()
 
 
-def test_a_second_process_is_told_who_has_the_folder_and_a_dead_one_has_it_no_more(tmp_path, holder):
+def test_locked_by_other_process_raises_folder_error_until_it_ends(tmp_path, holder):
     folder = tmp_path / "out"
     named = rf"{folder}: process {holder.pid} on {socket.gethostname()} since 20\S+ \S+ is writing to it; wait"
     with pytest.raises(FolderError, match=named), locked(folder):
@@ -46,14 +46,14 @@ def test_a_second_process_is_told_who_has_the_folder_and_a_dead_one_has_it_no_mo
         pass
 
 
-def test_the_lock_ends_with_its_block_after_an_error_too(tmp_path):
+def test_locked_after_an_error_is_released(tmp_path):
     with pytest.raises(ZeroDivisionError), locked(tmp_path):
         raise ZeroDivisionError
     with locked(tmp_path), locked(tmp_path / "inner"):
         pass
 
 
-def test_a_file_system_without_locks_is_written_to_without_one(tmp_path, monkeypatch, capsys):
+def test_locked_on_file_system_without_locks_prints_a_warning(tmp_path, monkeypatch, capsys):
     fcntl = pytest.importorskip("fcntl")
 
     def none_here(file, how):
@@ -65,7 +65,7 @@ def test_a_file_system_without_locks_is_written_to_without_one(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_folder_that_goes_away_is_told(tmp_path, again):
+def test_locked_removed_folder_raises_folder_error(tmp_path, again):
     folder = tmp_path / "out"
 
     def write():

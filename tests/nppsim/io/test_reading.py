@@ -16,14 +16,14 @@ class Refused(UserError):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 200_000, b"1" * 5000, b"{1: 2}"])
-def test_what_is_no_json_is_refused_by_name(content, tmp_path):
+def test_read_json_damaged_file_raises_error_with_its_name(content, tmp_path):
     path = tmp_path / "x.json"
     path.write_bytes(content)
     with pytest.raises(Refused, match=r"x\.json: not JSON \(.*\); mend it$"):
         read_json(path, Refused, "mend it")
 
 
-def test_a_small_file_takes_little_memory_whatever_the_limit(tmp_path):
+def test_read_bytes_small_file_needs_little_memory_for_any_limit(tmp_path):
     (tmp_path / "a").write_bytes(b"123")
     tracemalloc.start()
     assert read_bytes(tmp_path / "a", Refused, 1 << 30, "") == b"123"
@@ -32,7 +32,7 @@ def test_a_small_file_takes_little_memory_whatever_the_limit(tmp_path):
     assert peak < 4 << 20
 
 
-def test_a_file_is_read_to_its_limit_and_no_further(tmp_path):
+def test_read_bytes_above_the_limit_raises_error(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"abc")
     assert read_bytes(path, Refused, 3, "") == b"abc"
@@ -62,11 +62,11 @@ SHAPE = {"name": str, "sizes": [int], "rate": (None, float), "by": {...: {"on": 
         ({"name": "a", "sizes": [], "rate": 0.5, "by": {"x": {"on": 1}}}, "by.x.on should be true or false"),
     ],
 )
-def test_where_a_value_departs_from_its_shape_is_told(value, wrong):
+def test_mismatch_names_the_place(value, wrong):
     assert mismatch(value, SHAPE) == wrong
 
 
-def test_files_are_found_below_a_folder_and_through_links(tmp_path):
+def test_files_below_descends_folders_and_links(tmp_path):
     for name in ("a.map", "deep/er/b.map", "deep/c.txt", ".hidden/d.map", ".e.map", "own/f.map"):
         (tmp_path / "folder" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "folder" / name).touch()
@@ -85,7 +85,7 @@ def test_files_are_found_below_a_folder_and_through_links(tmp_path):
     assert found(wanted=lambda file: file.suffix == ".map", enter=lambda folder: folder.name != "own") == maps[:-1]
 
 
-def test_what_is_no_file_is_named_where_files_are_looked_for(tmp_path):
+def test_files_below_other_than_files_raises_error(tmp_path):
     def found():
         return list(files_below(tmp_path, Refused, lambda file: file.suffix == ".map"))
 
@@ -102,7 +102,7 @@ def test_what_is_no_file_is_named_where_files_are_looked_for(tmp_path):
         list(files_below(tmp_path / "absent", Refused))
 
 
-def test_a_zlib_stream_is_unpacked_to_its_limit():
+def test_inflate_above_the_limit_raises_error():
     packed = zlib.compress(bytes(1000))
     assert inflate(packed, 1000) == bytes(1000)
     for data, limit in ((packed, 999), (packed[:-1], 1000), (packed + b"x", 1000), (b"no", 9)):

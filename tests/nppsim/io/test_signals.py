@@ -19,7 +19,7 @@ def usual(monkeypatch):
         signal.signal(number, handler)
 
 
-def test_the_first_is_noted_and_a_second_ctrl_c_does_not_wait():
+def test_first_signal_is_recorded_and_second_interrupts():
     message = []
     with deferred_signals(message.append) as stop:
         for _ in range(2):
@@ -31,7 +31,7 @@ def test_the_first_is_noted_and_a_second_ctrl_c_does_not_wait():
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_one_that_is_ignored_stays_ignored():
+def test_ignored_signal_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with deferred_signals(print) as stop:
         os.kill(os.getpid(), signal.SIGHUP)
@@ -40,9 +40,7 @@ def test_one_that_is_ignored_stays_ignored():
 
 
 @pytest.mark.parametrize(("interruption", "status"), [(("by SIGTERM",), 7), ((), -signal.SIGKILL)])
-def test_a_child_hears_what_came_to_this_process_alone_and_is_killed_where_it_does_not_end(
-    interruption, status, tmp_path
-):
+def test_child_process_gets_the_signal_and_is_killed_after_the_limit(interruption, status, tmp_path):
     code = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print(flush=True); time.sleep(60)"
     log_file, seconds = tmp_path / "log", 20 if interruption else 0.01
     children = []

@@ -58,7 +58,7 @@ def test_random_play_agrees_with_reference(reward, observations):
     assert set(outcomes) == {0, 1, 2}  # time-out, win, death
     assert sim.shadow.kinds == {}
     assert sim.shadow.comparisons_of.tolist() == [41] * len(LEVELS)  # with the reset
-    assert (sim._fields.key >= 0).any()  # doors were touched, and ways changed
+    assert (sim._fields.own_level >= 0).any()  # doors were touched, and ways changed
 
 
 def test_random_play_moving_entities_agree_with_reference():

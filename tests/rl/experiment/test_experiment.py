@@ -86,7 +86,7 @@ def test_config_json_and_run_json_describe_the_run(experiment):
     assert config["hardware"]["num_envs"] == 16
     assert {"machine", "versions", "data"} <= set(config)
     assert {"cpu", "cores", "system"} <= set(config["host"]) and "--experiment-name" in config["command"]
-    assert config["versions"]["commit"] and config["environment"]["NUMBA_CACHE_DIR"]
+    assert config["versions"]["commit"] and config["environment"]["OMP_NUM_THREADS"]
     assert "after PPO" in (experiment[0] / "log.txt").read_text()
     for name in ("mlp_baseline", "vision_free"):
         settings = json.loads((experiment[0] / name / "run.json").read_text())["settings"]
