@@ -1,4 +1,5 @@
-# An image whose command is nppsim; docs/quickstart.md has the commands.  Not tried: see there.
+# An image whose command is nppsim; docs/quickstart.md has the commands.
+# Steps and commands for the processor were tried in a chroot with Debian 12 and its Python 3.11 (2026-11-29), not with Docker.
 #   docker build -t nppsim .                                                                        for the processor
 #   docker build -t nppsim:cuda --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu126 .    for NVIDIA GPUs
 # The CUDA libraries come with PyTorch's wheels, and the driver from the host (--gpus all): both images begin alike.

@@ -32,6 +32,7 @@ from rl.policy.policy import NppPolicy, sample_actions
 from rl.ppo.losses import kl_divergence
 from rl.ppo.rollout_buffer import RolloutBuffer
 from rl.ppo.vec_env import BatchVecEnv
+from rl.seeds import spawn_seeds
 
 WARM_UP = 0.1  # share of the distillation in which the learning rate rises; then it falls
 LOWEST_RATE = 0.1  # first and last learning rate, as a share of the highest one
@@ -65,7 +66,8 @@ class Distiller:
     ):
         self.student, self.teacher, self.env, self.settings, self.pool = student, teacher, env, settings, pool
         self.decisions = self.updates = 0
-        self.rng, self.sampling = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
+        order_seed, action_seed = spawn_seeds(seed, 2)
+        self.rng, self.sampling = np.random.default_rng(order_seed), torch.Generator().manual_seed(action_seed)
         self._seconds_before, self._began = 0.0, time.monotonic()
         self._mirrors = "graph_state" not in student.observations  # graphs have no mirror images
         self._trained = [parameter for parameter in student.parameters() if parameter.requires_grad]

@@ -27,13 +27,16 @@ OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 MARKS = {OK: "✓", WARNING: "!", FAILED: "✗", SKIPPED: "–"}
 
 # Events at which checks are made.
-BEFORE = "before"  # before training
-IMITATION = "imitation"  # the dataset of demonstrations is complete
-UPDATE = "update"  # after the first update of the actor
-TRIAL = "trial"  # after a trial run
-STORED = "stored"  # the files of a run are checked
-CHECKPOINT = "checkpoint"  # an agent is checked
-EVENTS = (BEFORE, IMITATION, UPDATE, TRIAL, STORED, CHECKPOINT)
+BEFORE, IMITATION, UPDATE = "before", "imitation", "update"
+TRIAL, STORED, CHECKPOINT = "trial", "stored", "checkpoint"
+EVENTS = {
+    BEFORE: "before training",
+    IMITATION: "of the demonstrations",
+    UPDATE: "after the first update of the actor",
+    TRIAL: "after the trial run",
+    STORED: "of the files of a run",
+    CHECKPOINT: "of an agent",
+}
 
 
 class CheckFailed(Exception):

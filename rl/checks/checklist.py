@@ -83,7 +83,8 @@ def _dev_success(folder: Path) -> Outcome:
     first, latest = history.success[0], history.success[1 + (len(history.decisions) - 1) // 2 :]
     change = mean_over_levels(latest.mean(axis=0) - first, history.episodes)
     before, after = (100 * float(np.average(one, weights=history.episodes)) for one in (first, latest.mean(axis=0)))
-    figure = f"{before:.1f} % → {after:.1f} % (mean of the last {len(latest)} evaluations)"
+    over = f"mean of the last {len(latest)} evaluations" if len(latest) > 1 else "last evaluation"
+    figure = f"{before:.1f} % → {after:.1f} % ({over})"
     if change.low is None or change.high is None:  # the change is the same on all levels
         return (change.value > 0 if change.value else None), figure
     interval = f"{100 * change.value:+.1f} [{100 * change.low:.1f}, {100 * change.high:.1f}] points"

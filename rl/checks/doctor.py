@@ -91,8 +91,8 @@ class Doctor:
         if self.path:
             events = {result.event for result in self.results}
             stored = [*(result for result in self._earlier if result.event not in events), *self.results]
-            write_json(self.path, to_dict(sorted(stored, key=lambda result: EVENTS.index(result.event))))
-        self.log(f"doctor, {event}: {summary(new)}, in {sum(result.seconds for result in new):.1f} s")
+            write_json(self.path, to_dict(sorted(stored, key=lambda result: list(EVENTS).index(result.event))))
+        self.log(f"checks {EVENTS[event]}: {summary(new)}, in {sum(result.seconds for result in new):.1f} s")
         for result in new:
             if result.status in (FAILED, WARNING):
                 self.log(str(result))

@@ -48,7 +48,7 @@ class RewardSettings:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        known = f"{', '.join(PRESETS)} and those of --plugin{did_you_mean(self.preset, PRESETS)}"
+        known = f"{', '.join(PRESETS)} and those of --plugin, e.g. examples/ablations.py{did_you_mean(self.preset, PRESETS)}"
         require(self.preset in PRESETS, f"is not a preset; known: {known}", "preset", self.preset)
         advice = "has no effect with --reward-shaping 0; leave one of them out"
         require(self.potential is None or self.shaping != 0, advice, "potential", self.potential)

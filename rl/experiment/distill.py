@@ -98,7 +98,6 @@ def make_distiller(setup: TrainingSetup, plan: hardware.Plan, student: NppPolicy
         setup.architecture,
         plan,
         setup.seed,
-        setup.ranks,
         observations=layout.observation_keys({*student.observations, *teacher.observations}),
         num_envs=num_envs,
     )

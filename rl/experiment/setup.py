@@ -25,7 +25,6 @@ from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import WeightTransferError, transfer
 from rl.ppo.logs import OnMetrics
 from rl.ppo.vec_env import BatchVecEnv
-from rl.seeds import own_seed
 from rl.upload import Uploader
 
 INITIAL_AGENT = f"pretrain/initial{checkpoint.SUFFIX}"  # copy of the agent of --init-from, in the folder of a training
@@ -130,7 +129,6 @@ def make_env(
     architecture: Architecture,
     plan: hardware.Plan,
     seed: int,
-    ranks: SingleProcess,
     *,
     observations: Sequence[str] | None = None,
     num_envs: int | None = None,
@@ -138,6 +136,7 @@ def make_env(
     """Make the environments of this process, with training levels drawn by the curriculum.
 
     plan: hardware plan of one process.
+    seed: seed of the levels; PPO seeds them again, differently in each process.
     observations: override the observations of the architecture.
     num_envs: overrides the number of environments of the plan.
     """
@@ -159,8 +158,6 @@ def make_env(
         difficulty=data.bank.path_length,
         generators=data.train_generators,
     )
-    if ranks.rank:
-        sampler.seed(own_seed(seed, ranks.rank))
     return BatchVecEnv(sim, sampler)
 
 

@@ -60,7 +60,6 @@ from rl.ppo.logs import BOARD, FunctionOutput, write_settings
 from rl.ppo.ppo import PPO
 from rl.ppo.variants.recurrent import segment_length
 from rl.ppo.vec_env import BatchVecEnv
-from rl.seeds import own_seed
 from rl.training import training_state
 from rl.training.alarms import Audit
 from rl.training.callbacks import profilers
@@ -115,7 +114,7 @@ def run_stages(setup: TrainingSetup, last: str = "report") -> Training:
     own_plan = plan.of_each(ranks.size)
     if setup.architecture.memory:
         segment_length(settings, own_plan)  # raises errors about rollout and segment lengths before imitation
-    env = make_env(setup.config, setup.data, setup.architecture, own_plan, setup.seed, ranks)
+    env = make_env(setup.config, setup.data, setup.architecture, own_plan, setup.seed)
     record = RunRecord(
         setup.architecture.name,
         setup.pretrained,
@@ -321,7 +320,7 @@ def make_agent(training: Training) -> PPO:
 
 
 def _make_ppo(training: Training, statistics: ObservationStatistics) -> PPO:
-    setup, rank = training.setup, training.setup.ranks.rank
+    setup = training.setup
     return make_ppo(
         training.env,
         setup.architecture.name,
@@ -329,7 +328,7 @@ def _make_ppo(training: Training, statistics: ObservationStatistics) -> PPO:
         training.own_plan,
         from_stage=setup.config.hierarchy.from_stage,
         statistics=statistics,
-        seed=own_seed(setup.seed, rank) if rank else setup.seed,
+        seed=setup.seed,
         device=training.plan.device,
         ranks=setup.ranks,
     )

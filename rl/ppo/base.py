@@ -34,6 +34,7 @@ from rl.policy.policy import NppPolicy
 from rl.ppo.losses import Losses
 from rl.ppo.rollout_buffer import RolloutBuffer
 from rl.ppo.vec_env import BatchVecEnv, desynchronize
+from rl.seeds import spawn_seeds
 
 PHASES = ("environment", "inference", "update")  # measured phases of training
 EPISODE_WINDOW = 100  # number of latest episodes in the means of ``rollout/``
@@ -53,6 +54,7 @@ class BasePPO:
     config: settings that ``PPOConfig.settled`` has returned.
     plan: hardware plan with sizes, precision and number of threads.
     statistics: statistics for the normaliser of the policy; None if weights with statistics are loaded afterwards.
+    seed: seed of the training, the same in all processes.
     ranks: the processes that train together; each has its own environments, sampler and random generators.
     active_config: the settings with the changes of the curriculum's current stage.
     rollout_config: the active settings of the latest rollout.
@@ -85,9 +87,9 @@ class BasePPO:
         self.config, self.ranks, rate = config, ranks, float(config.learning_rate)
         self.env, self.sim, self.sampler = env, env.sim, env.sampler
         self.device = get_device(device)
-        set_random_seed(seed, using_cuda=self.device.type == "cuda")
-        env.action_space.seed(seed)
-        env.seed(seed)
+        seeds = spawn_seeds(seed, 4, ranks.rank)  # of weights, levels, minibatches and actions
+        set_random_seed(seeds[0], using_cuda=self.device.type == "cuda")
+        env.seed(seeds[1])
         self.n_steps, self.batch_size, self.n_epochs = plan.rollout_length, plan.minibatch_size, config.n_epochs
         self.gamma, self.gae_lambda = config.gamma, config.gae_lambda
         self.rollout_buffer = self.buffer_class(
@@ -105,8 +107,8 @@ class BasePPO:
         if env.sim.stacking != self.policy.stacking:
             raise ValueError(f"the simulator shows {env.sim.stacking}, {architecture} reads {self.policy.stacking}")
         self.logger = Logger(None, [])
-        self.rng = np.random.default_rng(seed)
-        self.action_rng = torch.Generator().manual_seed(seed)
+        self.rng = np.random.default_rng(seeds[2])
+        self.action_rng = torch.Generator().manual_seed(seeds[3])
         self.pool = ThreadPool(plan.torch_threads)
         # level of each decision; -1 in episodes that began at a start state
         self._decided = np.zeros((self.n_steps, env.num_envs), np.int32)

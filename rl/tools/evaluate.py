@@ -43,7 +43,7 @@ from rl.policy.checkpoint import load_policy
 from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import PickledPolicy
 from rl.policy.policy import NppPolicy
-from rl.seeds import own_seed
+from rl.seeds import batch_seed
 
 REPLAYS = "replays.h5"  # all episodes
 BATCH_EPISODES = 128  # approximate episodes per batch: larger batches are faster, but occupy fewer processes
@@ -242,7 +242,7 @@ def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[
         levels,
         episodes_per_category=None,
         episodes_per_level=settings.episodes_per_level,
-        seed=own_seed(settings.seed, number),
+        seed=batch_seed(settings.seed, number),
         frame_skip=settings.frame_skip,
         observations=policy.observations,
         stacking=policy.stacking,

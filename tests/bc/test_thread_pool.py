@@ -1,4 +1,4 @@
-"""Threads that share a batch: who does what, in which order results come, and what happens to errors."""
+"""ThreadPool: parts, order of results, torch threads, errors."""
 
 import threading
 import time
@@ -12,14 +12,14 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize(("threads", "rows"), [(1, 5), (2, 5), (3, 100), (4, 3)])
-def test_parts_cover_all_rows_in_order_and_are_even(threads, rows):
+def test_map_rows_covers_all_rows_evenly(threads, rows):
     parts = ThreadPool(threads).map_rows(rows, lambda part: part)
     assert [row for part in parts for row in range(rows)[part]] == list(range(rows))
     sizes = {part.stop - part.start for part in parts}
     assert len(parts) == min(threads, rows) and max(sizes) - min(sizes) <= 1
 
 
-def test_results_are_in_order_and_torch_threads_are_restored():
+def test_map_rows_orders_results_and_restores_torch_threads():
     torch.set_num_threads(2)
 
     def slow_first(part):
@@ -35,7 +35,7 @@ def test_results_are_in_order_and_torch_threads_are_restored():
 
 
 @pytest.mark.parametrize("row", [0, 3])
-def test_an_error_in_any_part_is_raised(row):
+def test_map_rows_raises_errors_of_any_part(row):
     def work(part):
         assert part.start != row, "no good"
 

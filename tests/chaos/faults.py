@@ -66,7 +66,7 @@ class Case:
     repair: ends the fault before the command is called again; None if it ended with the process.
     came: whether the fault came before the process ended.
     named, words: an error message must contain one of ``named`` (a path) and one of ``words``.
-    paused, rival: id of the process if it was paused, and the end of a second process that ran meanwhile.
+    paused, concurrent: id of the process if it was paused, and the end of a second process that ran meanwhile.
     """
 
     target: Target
@@ -85,7 +85,7 @@ class Case:
     words: tuple[str, ...] = ()
     stdout: int = subprocess.PIPE
     paused: int = 0
-    rival: "Ended | None" = None
+    concurrent: "Ended | None" = None
 
     @property
     def arguments(self) -> list[str]:
@@ -282,21 +282,18 @@ def _usual(case: Case) -> Undisturbed:
 
 def kill(case: Case) -> Iterator[None]:
     """SIGKILL, at any moment after the first file."""
-
-    def during(process: subprocess.Popen) -> None:
-        case.came = case.wait_some_time(process)
-        process.kill()
-
-    case.during = during
-    yield
+    yield from _signal(case, signal.SIGKILL)
 
 
 def terminate(case: Case) -> Iterator[None]:
     """SIGTERM, at any moment after the first file."""
+    yield from _signal(case, signal.SIGTERM)
 
+
+def _signal(case: Case, number: signal.Signals) -> Iterator[None]:
     def during(process: subprocess.Popen) -> None:
         case.came = case.wait_some_time(process)
-        process.terminate()
+        process.send_signal(number)
 
     case.during = during
     yield
@@ -403,7 +400,7 @@ def two_processes(case: Case) -> Iterator[None]:
         case.came = alive and (_is_locked(case.out) if target.alone else bool(case.missing()))
         case.paused = process.pid
         try:
-            case.rival = run_case(Case(target, case.world, case.out, None, case.rng, target.again))
+            case.concurrent = run_case(Case(target, case.world, case.out, None, case.rng, target.again))
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGCONT)

@@ -90,13 +90,13 @@ def check_output(case, fault, ended, outcome):
             assert not names_of(case.out), "the removed folder was created again"
 
 
-def check_rival(case):
+def check_concurrent(case):
     """Check the end of a second process on the same folder."""
-    outcome = outcome_of(case.target, case.rival)
+    outcome = outcome_of(case.target, case.concurrent)
     if case.target.alone:
-        assert outcome == "error" and f": process {case.paused} on " in case.rival.last
+        assert outcome == "error" and f": process {case.paused} on " in case.concurrent.last
     elif outcome == "error":
-        check_message(case, case.rival.last)
+        check_message(case, case.concurrent.last)
     else:
         assert outcome == "finished"
 
@@ -130,8 +130,8 @@ def test_command_under_fault_ends_as_documented(name, fault, world, usual, tmp_p
                 continue  # it came too late
             check_output(case, fault, ended, outcome)
             assert outcome in EXPECTED.get(fault, ("finished", "error"))
-            if case.rival is not None:
-                check_rival(case)
+            if case.concurrent is not None:
+                check_concurrent(case)
             if fault in REPEATED:
                 check_repetition(case)
             return

@@ -138,7 +138,7 @@ def _(original, strategy):
 
 
 @mutation("the slow average is as fast as the fast one", "tests/rl/curriculum/test_strategies.py").wrap(
-    LearningProgress, "_average"
+    LearningProgress, "average"
 )
 def _(original, strategy, *given):
     original(strategy, *given)

@@ -1,5 +1,7 @@
 """Rewards against a reference implementation, telescoping of shaping, and the audit of presets."""
 
+import functools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -32,8 +34,11 @@ WORLDS = {
 }
 
 
+reference_level = functools.cache(ReferenceLevel)  # its path search takes most of the time
+
+
 def reference_of(level, config, sim):
-    reference = ReferenceLevel(level)
+    reference = reference_level(level)
     return EpisodeRewards(
         config, sim.gamma, reference, reference.state_of(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
     )

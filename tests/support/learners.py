@@ -19,7 +19,6 @@ from rl.policy.architectures import get_architecture
 from rl.policy.checkpoint import from_bytes, to_bytes
 from rl.ppo import make_ppo as ppo_for
 from rl.ppo.vec_env import BatchVecEnv
-from rl.seeds import own_seed
 
 from worlds import FLOOR, corridor
 
@@ -113,11 +112,8 @@ def make_ppo(
     torch.manual_seed(seed)
     world = {"frame_skip": frame_skip, "gamma": config.gamma, "curriculum": curriculum, "architecture": architecture}
     env = make_env(num_envs, seed=seed, **world)
-    own = own_seed(seed, ranks.rank)
-    if ranks.rank:
-        env.sampler.seed(own)
     seen = statistics(architecture=architecture)
-    ppo = ppo_for(env, architecture, config, plan, from_stage=from_stage, statistics=seen, seed=own, ranks=ranks)
+    ppo = ppo_for(env, architecture, config, plan, from_stage=from_stage, statistics=seen, seed=seed, ranks=ranks)
     scalars = Scalars()
     ppo.logger = Logger(None, [scalars])
     ppo._setup_learn(config.total_timesteps, Patient())

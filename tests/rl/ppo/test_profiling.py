@@ -1,4 +1,4 @@
-"""Profiling: files that say where time and memory went, and a run that is the same bit for bit."""
+"""Profiling files, and equal results with and without profiling."""
 
 import csv
 import gzip
@@ -23,7 +23,7 @@ MEMORY = ProfilingConfig(memory=True, memory_snapshot_freq=20)  # apart: it woul
 
 
 def train(folder, config):
-    """Four updates, with a trail."""
+    """Train for four updates with a digest trail."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NPPSIM_PROFILING", str(int(config.phases)))  # as the main job asks its simulator for it
         torch.set_num_threads(1)  # for first weights that are the same, too
@@ -35,7 +35,7 @@ def train(folder, config):
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory):
-    """The folder of a run whose time is profiled, beside those of a plain one and of one whose memory is."""
+    """Folder of a run with time profiling; beside it, a run without profiling and one with memory profiling."""
     folder = tmp_path_factory.mktemp("runs") / "profiled"
     train(folder.with_name("plain"), ProfilingConfig())  # first: what is loaded once is not to be traced
     train(folder.with_name("memory"), MEMORY)
@@ -52,7 +52,7 @@ def test_profiling_does_not_change_results(profiled):
     assert not (profiled.with_name("plain") / FOLDER).exists()
 
 
-def test_phases_add_up(profiled):
+def test_phases_sum_to_one(profiled):
     facts = json.loads((profiled / FOLDER / "phases.json").read_text())
     rows = list(csv.DictReader((profiled / FOLDER / "phases.csv").open()))
     assert facts["updates"] == UPDATES and [int(row["number"]) for row in rows] == [1, 2, 3, 4]
@@ -64,7 +64,7 @@ def test_phases_add_up(profiled):
 
 
 class OnGPU:
-    """A PPO that claims to be on a GPU."""
+    """PPO whose device is "cuda"."""
 
     device = torch.device("cuda")
 
@@ -76,7 +76,7 @@ class OnGPU:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_gpu_has_its_utilisation_by_phase_and_its_memory(known, tmp_path, monkeypatch):
+def test_phases_on_a_gpu_include_utilisation_and_memory(known, tmp_path, monkeypatch):
     answers = iter([10, 90, 30, 70])
     pynvml = ModuleType("pynvml")
     pynvml.NVMLError = type("NVMLError", (Exception,), {})
@@ -106,13 +106,13 @@ def test_a_gpu_has_its_utilisation_by_phase_and_its_memory(known, tmp_path, monk
         assert gpu_utilisation(timings.model.device) is None
 
 
-def test_the_time_of_profilers_is_no_other_time(profiled):
+def test_time_of_profilers_is_separate(profiled):
     """A trace takes seconds, training takes a fraction of one."""
     share = json.loads((profiled / FOLDER / "phases.json").read_text())["share"]
     assert share["profilers"] > share["other"]
 
 
-def test_a_trace_opens_in_chrome_and_has_a_table(profiled):
+def test_trace_is_valid_json_with_a_table(profiled):
     with gzip.open(profiled / FOLDER / "trace_1.json.gz") as file:
         events = json.load(file)["traceEvents"]
     assert any(event.get("name") == "aten::addmm" for event in events)
@@ -120,7 +120,7 @@ def test_a_trace_opens_in_chrome_and_has_a_table(profiled):
     assert not (profiled / FOLDER / "trace_2.json.gz").exists(), "only as often as asked for"
 
 
-def test_snapshots_of_memory_are_readable(profiled):
+def test_memory_snapshots_are_text(profiled):
     text = (profiled.with_name("memory") / FOLDER / "memory.txt").read_text()
     assert text.count("decisions: process ") == 2, (
         "after the first update, and after the one in which 20 steps are over"

@@ -12,14 +12,14 @@ from rl.ppo.update_benchmark import TimingsError, UpdateBenchmark, stored_timing
 
 
 @pytest.mark.parametrize("name", ["mlp_baseline", "vision_free"])
-def test_memory_of_an_update_grows_with_samples_and_includes_weights_gradients_and_moments(name):
+def test_peak_bytes_includes_weights_gradients_and_moments(name):
     probe = UpdateBenchmark(name, "cpu", "float32")
     small, large = probe.peak_bytes(8), probe.peak_bytes(32)
     assert 4 * 200_000 * 4 < small < large
     assert probe.policy.precision == "float32"
 
 
-def test_all_candidates_are_timed_and_the_fastest_update_of_each_counts(monkeypatch):
+def test_benchmark_returns_the_fastest_update_of_each_candidate(monkeypatch):
     """Only updates advance the clock, by 5, 1, 4 ... seconds, in turn for the two candidates."""
     clock, durations = [0.0], iter([5, 1, 4, 2, 3, 3])
     updated = []
@@ -40,26 +40,7 @@ def test_all_candidates_are_timed_and_the_fastest_update_of_each_counts(monkeypa
     assert updated == [("float32", 1, 8), ("bf16", 2, 8)] * 3, "the fourth round would have begun after 18 s"
 
 
-def test_a_candidate_with_one_thread_is_timed_with_one_thread(monkeypatch):
-    """Whatever number of threads torch has before."""
-    before, seen = torch.get_num_threads(), []
-    torch.set_num_threads(2)
-    probe = UpdateBenchmark("vision_free", "cpu", "float32")
-    step = probe.policy.logits_and_values
-
-    def watched(observations):
-        seen.append((len(observations["surroundings"]), torch.get_num_threads()))
-        return step(observations)
-
-    monkeypatch.setattr(probe.policy, "logits_and_values", watched)
-    try:
-        probe.benchmark(16, [Candidate("float32", 1), Candidate("float32", 2)])
-    finally:
-        torch.set_num_threads(before)
-    assert set(seen) == {(16, 1), (8, 1)}
-
-
-def test_benchmark_preserves_random_generators_and_threads():
+def test_benchmark_restores_random_generators_and_threads():
     torch.manual_seed(3)
     expected = torch.rand(1)
     torch.manual_seed(3)
@@ -76,7 +57,7 @@ CANDIDATES = [Candidate("float32", 1), Candidate("float32", 2)]
 
 
 class Probe:
-    """Each benchmark has other timings."""
+    """Benchmark whose timings increase with each call."""
 
     def __init__(self, name="vision_free"):
         self.name, self.times = name, count(1)
@@ -91,45 +72,36 @@ def _file(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "FILE", tmp_path / "timings.json")
 
 
-def test_stored_timings_are_used_until_measured_again():
+def test_stored_timings_are_reused_until_measured_again():
     probe = Probe()
     first = stored_timings(probe, MACHINE)(4096, CANDIDATES)
     assert first.wall == [1.0, 2.0] and first.others == 0.25 and first.date
-    assert (
-        stored_timings(Probe(), MACHINE)(4096, CANDIDATES) == stored_timings(probe, MACHINE)(4096, CANDIDATES) == first
-    )
+    assert stored_timings(Probe(), MACHINE)(4096, CANDIDATES) == first
     again = stored_timings(probe, MACHINE, measure=True)(4096, CANDIDATES)
     assert again.wall == [2.0, 4.0] and stored_timings(probe, MACHINE)(4096, CANDIDATES) == again
 
 
-def test_changed_code_is_timed_again(monkeypatch):
-    probe = Probe()
-    first = stored_timings(probe, MACHINE)(4096, CANDIDATES)
-    monkeypatch.setattr(module, "code_digest", lambda: "other")
-    assert stored_timings(probe, MACHINE)(4096, CANDIDATES) != first
-
-
-def test_other_networks_sizes_machines_and_candidates_are_timed_separately():
+def test_stored_timings_depend_on_network_size_machine_candidates_and_code(monkeypatch):
     probe = Probe()
     benchmark = stored_timings(probe, MACHINE)
-    found = [benchmark(4096, CANDIDATES), benchmark(2048, CANDIDATES), benchmark(4096, CANDIDATES[:1])]
-    found += [
-        stored_timings(probe, Machine("another", 2, 1, 1))(4096, CANDIDATES),
-        stored_timings(probe, Machine("a processor", 4, 1, 1))(4096, CANDIDATES),
-    ]
+    timings = [benchmark(4096, CANDIDATES), benchmark(2048, CANDIDATES), benchmark(4096, CANDIDATES[:1])]
+    for machine in (Machine("another", 2, 1, 1), Machine("a processor", 4, 1, 1)):
+        timings.append(stored_timings(probe, machine)(4096, CANDIDATES))
     probe.name = "mlp_baseline"
-    found.append(benchmark(4096, CANDIDATES))
-    assert [timings.wall[0] for timings in found] == [1, 2, 3, 4, 5, 6]
+    timings.append(benchmark(4096, CANDIDATES))
+    monkeypatch.setattr(module, "code_digest", lambda: "other")
+    timings.append(benchmark(4096, CANDIDATES))
+    assert [found.wall[0] for found in timings] == [1, 2, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize("text", ["{", json.dumps({"x": {"wall": [1], "processor": "?", "others": 0, "date": ""}})])
-def test_a_damaged_file_is_an_error(text):
+def test_stored_timings_damaged_file_is_an_error(text):
     module.FILE.write_text(text)
     with pytest.raises(TimingsError, match=r"timings\.json: .*; delete it"):
         stored_timings(Probe(), MACHINE)(4096, CANDIDATES)
 
 
-def test_timings_of_fewer_candidates_are_an_error():
+def test_stored_timings_of_fewer_candidates_are_an_error():
     stored_timings(Probe(), MACHINE)(4096, CANDIDATES)
     known = json.loads(module.FILE.read_text())
     for timings in known.values():
