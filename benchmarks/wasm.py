@@ -11,7 +11,6 @@ from nppsim import BatchSimulator, LevelBank, simulate
 from nppsim.generate import generate
 from nppsim.observe.layout import VISION_FREE
 from nppsim.planner import plan
-from nppsim.planner.settings import PlannerSettings
 from tests.support.wasm_calls import recording
 
 CATEGORIES = ("simple", "mine_heavy", "complex", "campaign_like")
@@ -37,7 +36,7 @@ def main() -> None:
         for category in CATEGORIES:
             play(category)
     with recording("planner", repeats) as planner:
-        plan(generate("mine_heavy", 3)[0], PlannerSettings(budget=60_000))
+        plan(generate("mine_heavy", 3)[0], budget=60_000)
     for calls in (game, agent, planner):
         differences = calls.differences()
         for name, native in calls.native_ms.items():

@@ -41,7 +41,7 @@ def build(folder: Path, entries_of: Mapping[str, Callable[[], dict[str, Entry]]]
     records = {name: _record(dtype) for name, dtype in RECORDS.items()}
     interface = {"sources": source_digest(), "tools": tools(linker), "records": records, "modules": modules}
     path = folder / INTERFACE
-    path.write_text(json.dumps(interface, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(interface, separators=(",", ":")) + "\n", encoding="utf-8")
     yield path
 
 

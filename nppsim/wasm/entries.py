@@ -1,5 +1,6 @@
 """Entries of each WebAssembly module, and the types of their arguments."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -50,7 +51,14 @@ def state_rows(dtype: Any, dimensions: int) -> types.Array:
     return array(dtype, dimensions, "A")
 
 
-WORLD = types.NamedTuple(
+def named_tuple(items: Sequence[types.Type], kind: Any) -> types.NamedTuple:
+    """Type of a named tuple of the class ``kind``."""
+    if len(items) != len(kind._fields):
+        raise TypeError(f"{kind.__name__} has {len(kind._fields)} fields, but here {len(items)} types")
+    return types.NamedTuple(items, kind)
+
+
+WORLD = named_tuple(
     (
         array(LEVEL_DTYPE), array(PLACED_DTYPE), array(MOVER_DTYPE), array(SEGMENT_DTYPE), array("i4", 2), array("u1", 2),
         array("i4", 2), array("i2", 2), array("u1", 2),
@@ -60,7 +68,7 @@ WORLD = types.NamedTuple(
 NINJA, ENTITIES = state_rows(NINJA_DTYPE, 1), state_rows(ENTITY_DTYPE, 2)
 MOVERS, TRAIL = state_rows(MOVER_DTYPE, 2), state_rows(TRAIL_DTYPE, 2)
 # As ``decision.make_states``, without progress, terms and visited blocks.
-STATE = types.NamedTuple((NINJA, NINJA, array("u1", 2), ENTITIES, MOVERS, TRAIL, array("u1", 2)), decision.State)
+STATE = named_tuple((NINJA, NINJA, array("u1", 2), ENTITIES, MOVERS, TRAIL, array("u1", 2)), decision.State)
 BYTES, DISTANCES, STEPS = array("u1"), array("u2", 2), array("u1", 2)
 
 
@@ -93,7 +101,7 @@ def game() -> dict[str, Entry]:
 
 def agent() -> dict[str, Entry]:
     """Advance environments by one decision, with observations and look-ahead."""
-    state = types.NamedTuple(
+    state = named_tuple(
         (
             NINJA,
             state_rows(decision.PROGRESS_DTYPE, 1),
@@ -105,25 +113,25 @@ def agent() -> dict[str, Entry]:
         ),
         decision.State,
     )
-    fields = types.NamedTuple(
+    fields = named_tuple(
         (array("u2", 2), array("u2", 2), array("i8"), array("u2", 3), array("u1", 3), array("i8"), array("i8"),
-         array("u2", 3), array("u1", 3), array("i8")),
+         array("u1", 2), array("u2", 3), array("u1", 3), array("i8")),
         decision.Fields,
     )  # fmt: skip
-    static = types.NamedTuple(
+    static = named_tuple(
         (array("u1", 3), array("u1", 3), array("u1", 3), array("i4"), array("f4"), array("i8"), array(WEIGHTS_DTYPE)),
         decision.Static,
     )
     columns: Any = decision.EPISODE_DTYPE.fields
     episode = [state_rows(field.base, 1 + field.ndim) for field, _offset in columns.values()]
-    out = types.NamedTuple((array("f4"), array("?"), array("?"), *episode, array("i8", 2)), decision.Output)
+    out = named_tuple((array("f4"), array("?"), array("?"), *episode, array("i8", 2)), decision.Output)
     views = [array(spec.dtype, 1 + len(spec.shape)) for spec in layout.SPECS.values()]
     views += [array("f8", 2), typeof(allocate_branches(1, 1, 1))]
     return {
         "advance": Entry(
             decision.advance,
             [types.int64, types.int64, types.int64, array("i8"), array("i4"), types.boolean, types.int64, types.float64,
-             state, WORLD, fields, static, out, types.NamedTuple(views, decision.Views)],
+             state, WORLD, fields, static, out, named_tuple(views, decision.Views)],
         )
     }  # fmt: skip
 
@@ -131,16 +139,16 @@ def agent() -> dict[str, Entry]:
 def planner() -> dict[str, Entry]:
     """Search for runs that finish a level."""
     words = array("u8", 2)
-    sequence = types.NamedTuple(
+    sequence = named_tuple(
         (array("i8"), array("f8"), WORLD, array("u2"), array("u2", 2), array("i8"), array("u2", 3), array("u1", 3)),
         GoalSequence,
     )
-    params = types.NamedTuple(
+    params = named_tuple(
         (types.int64, types.float64, types.float64, types.float64, types.int64, types.float64), kernels.SearchParams
     )
-    children = types.NamedTuple((array("f8"), *4 * [array("i8")]), kernels.Children)
-    queue = types.NamedTuple((array("f8"), *5 * [array("i8")]), kernels.Queue)
-    tree = types.NamedTuple((array("i4"), array("i1"), array("i8")), kernels.Tree)
+    children = named_tuple((array("f8"), *4 * [array("i8")]), kernels.Children)
+    queue = named_tuple((array("f8"), *5 * [array("i8")]), kernels.Queue)
+    tree = named_tuple((array("i4"), array("i1"), array("i8")), kernels.Tree)
     return {
         "expand": Entry(
             kernels.expand,
