@@ -82,10 +82,11 @@ def _described(kind: Any) -> Any:
     if isinstance(kind, types.Array):
         names = [name for name, dtype in RECORDS.items() if from_dtype(dtype) == kind.dtype]
         return {"dtype": names[0] if names else str(kind.dtype), "dimensions": kind.ndim}
+    items: Any = kind  # Numba's declarations lack the attributes of tuple types
     if isinstance(kind, types.BaseNamedTuple):
-        return {"tuple": [[name, _described(item)] for name, item in zip(kind.fields, kind.types, strict=True)]}
+        return {"tuple": [[name, _described(item)] for name, item in zip(items.fields, items.types, strict=True)]}
     if isinstance(kind, types.BaseTuple):
-        return [_described(item) for item in kind.types]
+        return [_described(item) for item in items.types]
     return str(kind)
 
 
