@@ -148,7 +148,7 @@ class Distiller:
         """Fill the buffer; return finished episodes, divergence and agreement."""
         sim, sampler, buffer = self.env.sim, self.env.sampler, self._buffer
         self.student.eval()
-        self.student.forget()
+        self.student.clear_graph_cache()
         episodes, divergence, agreed = [np.empty(0, sim.episode.dtype)], 0.0, 0.0
         buffer.begin(sim.obs)
         for t in range(buffer.shape[0]):
@@ -174,7 +174,7 @@ class Distiller:
         """Return student logits float32[N, 6]; store observations and teacher log-probabilities in row t."""
         buffer, seen = self._buffer, self.env.sim.obs
         shown = newest(seen, self.student, self.teacher)
-        self.student.remember(self.student.to_tensors({key: seen[key] for key in self.student.observations}))
+        self.student.cache_graphs(self.student.to_tensors({key: seen[key] for key in self.student.observations}))
 
         @torch.no_grad()
         def part(rows: slice) -> torch.Tensor:

@@ -63,9 +63,7 @@ class KernelCacheLocator(UserProvidedCacheLocator):
 
 class _KernelCacheImpl(CompileResultCacheImpl):
     def __init__(self, py_func: Callable[..., Any]):
-        self._locator_classes = [
-            KernelCacheLocator
-        ]  # an attribute of this object only: other packages use other locators
+        self._locator_classes = [KernelCacheLocator]  # not in the base class, which other packages use
         super().__init__(py_func)
 
 

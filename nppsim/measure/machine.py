@@ -72,11 +72,7 @@ def _git(*arguments: str) -> str:
     command = ["git", "-C", str(Path(__file__).parent), *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (
-        subprocess.CalledProcessError,
-        FileNotFoundError,
-        PermissionError,
-    ):  # the last: an unreadable folder in PATH
+    except (subprocess.CalledProcessError, FileNotFoundError, PermissionError):  # no access to a folder of PATH
         return ""
 
 

@@ -146,8 +146,8 @@ class EvaluationSuite:
                 if player.subtasks is not None:
                     subtasks[env].append(player.subtasks[env].copy())
             obs = sim.step(actions, asleep=None if seen is obs else playing >= total)
-            taken_back = player.take_back(rng)
-            ended = np.array([env for env in sim.finished if env not in taken_back], np.int64)
+            backtracked = player.backtrack(rng)
+            ended = np.array([env for env in sim.finished if env not in backtracked], np.int64)
             for env in ended:
                 records[playing[env]] = self._record(
                     playing[env], sim.episode[env], pressed[env], subtasks[env], covered[env]
@@ -157,7 +157,7 @@ class EvaluationSuite:
             share = self._path_covered()
             for env in np.setdiff1d(active, ended):
                 covered[env].append(share[env])
-            for row, count in taken_back.items():
+            for row, count in backtracked.items():
                 for values in (pressed, subtasks, covered):
                     del values[row][-count:]
             player.begin(ended)

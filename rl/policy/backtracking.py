@@ -3,7 +3,7 @@
     player = with_backtracking(player_of(policy, sim.num_envs, patience), sim, horizon=80)
     actions = player.act(obs, envs, deterministic=True, rng=rng)      # as for every player
     sim.step(actions)
-    for env, count in player.take_back(rng).items():                  # the last decisions of these episodes do not count
+    for env, count in player.backtrack(rng).items():                  # the last decisions of these episodes do not count
         del played[env][-count:]
 
 An action is final once the episode is ``horizon`` decisions ahead of it; until then, it can be taken back.  An agent that
@@ -81,13 +81,13 @@ class BacktrackingPlayer(Player):
         self._acting = envs
         return actions
 
-    def take_back(self, rng: torch.Generator | None) -> dict[int, int]:
+    def backtrack(self, rng: torch.Generator | None) -> dict[int, int]:
         """See ``Player``."""
         sim, envs = self._simulator, self._acting
         ended = np.zeros(sim.num_envs, bool)
         ended[sim.finished] = True
         died = ended[envs] & (sim.episode["outcome"][envs] == DIED)
-        explored = ~ended[envs] & self.inner.explored_in_vain(sim.obs, envs)
+        explored = ~ended[envs] & self.inner.exploration_failed(sim.obs, envs)
         tries = self._tries[envs, died.astype(int)]
         fails = (died & (tries < DEATHS)) | (explored & (tries < PHASES))
         if not fails.any():

@@ -5,7 +5,7 @@
 
 The layers encode each distinct graph of a minibatch once (``GraphBatch``, ``GraphLayers``).  The features of a decision
 then come from the nodes at 13 cells and from the mean of all nodes.  The cells are the ninja's cell, the eight around it, and
-those of switch, exit and both waypoints.  While the weights do not change, as in a rollout, ``remember`` caches graphs.
+those of switch, exit and both waypoints.  While the weights do not change, as in a rollout, ``cache`` caches graphs.
 
 There is neither batch norm nor dropout, so the encoding of a graph does not depend on other graphs.
 Sources: Kipf & Welling 2017 (GCN, here with the mean), Veličković et al. 2018 (GAT), Hu et al. 2020 (HGT).
@@ -376,10 +376,10 @@ class GraphEncoder(nn.Module):
         read = F.embedding(rows, encoded.nodes).flatten(1)
         return F.relu(self.reading(torch.cat([read, encoded.means[which], offset.to(read.dtype)], dim=1)))
 
-    def remember(self, observed: torch.Tensor) -> None:
+    def cache(self, observed: torch.Tensor) -> None:
         """Encode the graphs of ``graph_state``, int64[N, 8], and cache them.  Not thread-safe.
 
-        The cache is cleared when weights or precision change, when it is full, and by ``forget``.
+        The cache is cleared when weights or precision change, when it is full, and by ``clear_cache``.
         """
         cache = self._valid_cache()
         if cache is None or len(cache.index) > MAX_CACHED_GRAPHS:
@@ -390,7 +390,7 @@ class GraphEncoder(nn.Module):
             with torch.no_grad():
                 cache.add(new, self._encode(new))
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Clear the cache.  The rounding of a cached graph depends on the graphs that were encoded with it."""
         self._cache = None
 

@@ -37,7 +37,7 @@ class Player:
     policy: any object with a method ``act`` as in NppPolicy.
     subtasks: int64[N, 2], the active subtasks; None without subtasks.
     memory: arrays [N, ...] of everything that the player remembers of its episodes.
-    phase: number of decisions of a phase of exploration, see ``explored_in_vain``.
+    phase: number of decisions of a phase of exploration, see ``exploration_failed``.
     """
 
     subtasks: np.ndarray | None = None
@@ -57,14 +57,14 @@ class Player:
         actions: np.ndarray = self.policy.act(obs, deterministic=deterministic, rng=rng)
         return actions
 
-    def explored_in_vain(self, obs: Mapping[str, np.ndarray], envs: np.ndarray) -> np.ndarray:
+    def exploration_failed(self, obs: Mapping[str, np.ndarray], envs: np.ndarray) -> np.ndarray:
         """Return True where a phase of exploration has ended without a shorter path to the exit, bool[k].
 
         obs: observations [N, ...] of all environments, after the last actions.
         """
         return np.zeros(len(envs), bool)
 
-    def take_back(self, rng: torch.Generator | None) -> dict[int, int]:
+    def backtrack(self, rng: torch.Generator | None) -> dict[int, int]:
         """Return to earlier states of episodes, after a step of the simulator; see ``BacktrackingPlayer``.
 
         The simulator has the observations of these states.  Returns environment -> number of decisions taken back.
@@ -173,7 +173,7 @@ class ExploringPlayer(Player):
             self._repeats[envs[explores]] -= 1
         return actions
 
-    def explored_in_vain(self, obs: Mapping[str, np.ndarray], envs: np.ndarray) -> np.ndarray:
+    def exploration_failed(self, obs: Mapping[str, np.ndarray], envs: np.ndarray) -> np.ndarray:
         """See ``Player``."""
         over = self._waiting[envs] - self.patience
         longer = obs[PATH][envs, _PATH.path_to_exit] >= self._shortest[envs]

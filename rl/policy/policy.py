@@ -174,22 +174,22 @@ class NppPolicy(nn.Module):
         with self._autocast():
             return self.features_extractor(observations).float()
 
-    def remember(self, observations: Mapping[str, torch.Tensor]) -> None:
+    def cache_graphs(self, observations: Mapping[str, torch.Tensor]) -> None:
         """Cache the encoded graphs of these observations, for passes without gradients, until the weights change.
 
         Not thread-safe.  It does nothing for networks without a graph.
         """
         if self.features_extractor.graph:
             with self._autocast():
-                self.features_extractor.graph.remember(observations["graph_state"])
+                self.features_extractor.graph.cache(observations["graph_state"])
 
-    def forget(self) -> None:
-        """Clear the cache of ``remember``, so that results do not depend on earlier observations.
+    def clear_graph_cache(self) -> None:
+        """Clear the cache of ``cache_graphs``, so that results do not depend on earlier observations.
 
         The rounding of a graph's encoding depends on the graphs that were encoded with it.
         """
         if self.features_extractor.graph:
-            self.features_extractor.graph.forget()
+            self.features_extractor.graph.clear_cache()
 
     def _autocast(self) -> contextlib.AbstractContextManager:
         if self.precision == "float32":
@@ -217,7 +217,7 @@ class NppPolicy(nn.Module):
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return actions as ``act``, and the new recurrent states float32[N, size] (None for a feed-forward policy)."""
         tensors = self.to_tensors(obs)
-        self.remember(tensors)
+        self.cache_graphs(tensors)
         logits, _, states = self.step(tensors)
         logits = logits.cpu()
         actions = (logits.argmax(dim=1) if deterministic else sample_actions(logits, rng)).numpy()

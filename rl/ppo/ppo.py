@@ -52,7 +52,7 @@ class PPO(BasePPO):
         self.stop_training = self.ranks.broadcast(self.stop_training)
         if self.stop_training:
             return False
-        self.policy.forget()
+        self.policy.clear_graph_cache()
         buffer, sim = self.rollout_buffer, self.sim
         episodes, from_start = [np.empty(0, sim.episode.dtype)], [np.empty(0, bool)]
         timeouts: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []  # decisions, final observations
@@ -116,7 +116,7 @@ class PPO(BasePPO):
     def _act(self, t: int) -> np.ndarray:
         """Sample actions int64[N]; store observations, policy outputs and actions in row t of the buffer."""
         buffer, current = self.rollout_buffer, self.observations
-        self.policy.remember(self.policy.to_tensors(current))
+        self.policy.cache_graphs(self.policy.to_tensors(current))
         if t:
             buffer.store_ages(t)
 

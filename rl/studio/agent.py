@@ -94,8 +94,8 @@ class WatchedAgent:
             note = _note(player)
             logged = torch.log_softmax(latest["logits"], dim=0)
             obs = sim.step(action)
-            taken_back = player.take_back(rng)
-            over = bool(sim.finished.size) and not taken_back
+            backtracked = player.backtrack(rng)
+            over = bool(sim.finished.size) and not backtracked
             terms = (sim.episode["terms"] if over else sim.state.terms)[0].copy()
             frames = int((sim.episode["frames"] if over else sim.state.ninja["frame"])[0])
             decision = Decision(
@@ -109,7 +109,7 @@ class WatchedAgent:
                 outcome=outcomes.NAMES[sim.episode["outcome"][0]] if over else None,
                 note=note,
             )
-            pending = [*pending, decision][: len(pending) + 1 - taken_back.get(0, 0)]  # maybe without this one, too
+            pending = [*pending, decision][: len(pending) + 1 - backtracked.get(0, 0)]  # maybe without this one, too
             before, frames_before = terms, frames
             while pending and (over or len(pending) > HORIZON):
                 yield pending.pop(0)

@@ -187,17 +187,17 @@ def _(original, path, methods):
 
 @mutation(
     "a player that backtracks does not return to what it remembered", "tests/rl/policy/test_backtracking.py"
-).wrap(BacktrackingPlayer, "take_back")
+).wrap(BacktrackingPlayer, "backtrack")
 def _(original, player, rng):
     before = [values.copy() for values in player.inner.memory]
-    taken_back = original(player, rng)
+    backtracked = original(player, rng)
     for values, old in zip(player.inner.memory, before, strict=True):
         values[:] = old
-    return taken_back
+    return backtracked
 
 
 @mutation("records of episodes contain a decision that was taken back", "tests/rl/policy/test_backtracking.py").wrap(
-    BacktrackingPlayer, "take_back"
+    BacktrackingPlayer, "backtrack"
 )
 def _(original, player, rng):
     return {env: max(count - 1, 1) for env, count in original(player, rng).items()}

@@ -10,6 +10,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, LevelMismatchError, Levels, Outcomes, Strategy, make_sampler
+from rl.curriculum import manager as manager_module
 from rl.curriculum.statistics import Windows, gini
 
 from learners import as_text, stored
@@ -175,6 +176,23 @@ def test_metrics_tracked_levels_have_tags():
     found = {tag for tag in sampler.metrics() if tag.startswith("curriculum_levels/")}
     assert found == {f"curriculum_levels/0_{name}" for name in ("episodes", "success", "probability")}
     assert sampler.metrics()["curriculum_levels/0_success"] == 0.5
+
+
+def test_metrics_many_levels_computed_less_often(monkeypatch):
+    monkeypatch.setattr(manager_module, "LEVELS_PER_UPDATE", 5)
+    sampler = sampler_of("uniform")
+    seen = []
+    for level in range(6):
+        sampler.record([level], [True])
+        seen.append(sampler.metrics()["curriculum/levels_seen"])
+        sampler.learn()
+    assert seen == [1, 1, 1, 4, 4, 4], "14 levels: at every third update"
+    other = sampler_of("uniform")
+    other.load_state_dict(stored(sampler.state_dict()))
+    for one in (sampler, other):
+        one.learn()
+    assert sampler.metrics() == other.metrics()
+    assert other.metrics()["curriculum/levels_seen"] == 4
 
 
 def test_metrics_share_on_mastered_needs_ten_episodes():

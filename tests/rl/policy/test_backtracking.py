@@ -55,13 +55,13 @@ def simulator_of(level, observed=RightUnlessSampled.observations, num_envs=1):
     return sim
 
 
-def test_a_policy_that_runs_into_a_mine_gets_over_it():
+def test_suite_with_backtracking_passes_a_mine():
     assert suite_of([straight(mine=True)], 0).run(RightUnlessSampled(), deterministic=True)[0].outcome == "died"
     record = suite_of([straight(mine=True)], 80).run(RightUnlessSampled(), deterministic=True)[0]
     assert record.outcome == "won"
 
 
-def test_records_are_of_the_decisions_that_count():
+def test_suite_with_backtracking_records_final_decisions():
     levels = [random_level(seed, density=0.1) for seed in range(12)]
     suite, without = suite_of(levels, 80, num_envs=5), suite_of(levels, 0, num_envs=5)
     records = suite.run(RightUnlessSampled(), deterministic=True)
@@ -77,7 +77,7 @@ def test_records_are_of_the_decisions_that_count():
 
 
 @pytest.mark.parametrize("horizon", [1, 5, 30])
-def test_no_final_decision_is_taken_back_and_states_are_those_of_the_decisions_left(horizon):
+def test_backtrack_keeps_final_decisions_and_restores_matching_states(horizon):
     level = straight(mine=True)
     sim, replay = simulator_of(level), simulator_of(level)
     player, rng = with_backtracking(Player(RightUnlessSampled()), sim, horizon), torch.Generator().manual_seed(0)
@@ -87,12 +87,12 @@ def test_no_final_decision_is_taken_back_and_states_are_those_of_the_decisions_l
         played.append(action[0])
         farthest = max(farthest, len(played))
         sim.step(action)
-        taken_back = player.take_back(rng)
-        if sim.finished.size and not taken_back:
+        backtracked = player.backtrack(rng)
+        if sim.finished.size and not backtracked:
             break
-        if taken_back:
+        if backtracked:
             returns += 1
-            del played[-taken_back[0] :]
+            del played[-backtracked[0] :]
             assert len(played) >= farthest - horizon
             replay.reset()
             for one in played:
@@ -104,20 +104,20 @@ def test_no_final_decision_is_taken_back_and_states_are_those_of_the_decisions_l
     assert sim.episode["outcome"][0] != DIED or returns >= DEATHS
 
 
-def test_exploration_in_vain_is_taken_back_and_then_accepted():
+def test_backtrack_after_failed_exploration_repeats_up_to_the_limit():
     sim = simulator_of(corridor())
     player, rng = with_backtracking(player_of(Waiting(), 1, 5), sim, 80), torch.Generator().manual_seed(0)
     counts = []
     for _ in range(6 + (PHASES + 1) * Player.phase):
         sim.step(player.act(sim.obs, np.zeros(1, np.int64), deterministic=True, rng=rng))
-        counts += player.take_back(rng).values()
+        counts += player.backtrack(rng).values()
     assert counts == [Player.phase] * PHASES
 
 
 @pytest.mark.parametrize(
     "architecture", ["vision_free_foresight", "vision_free_foresight+gru", "vision_free_foresight+subtasks12"]
 )
-def test_players_return_to_what_they_remembered(architecture):
+def test_backtrack_restores_recurrent_states_and_subtasks(architecture):
     policy = build_policy(architecture)
     sim = simulator_of(straight(mine=True), policy.observations, num_envs=2)
     statistics = ObservationStatistics(policy.observations)
@@ -130,21 +130,21 @@ def test_players_return_to_what_they_remembered(architecture):
         for env in envs:
             remembered[env].append([values[env].copy() for values in player.inner.memory])
         sim.step(player.act(sim.obs, envs, deterministic=False, rng=rng))
-        taken_back = player.take_back(rng)
-        for env, count in taken_back.items():
+        backtracked = player.backtrack(rng)
+        for env, count in backtracked.items():
             before = remembered[env][-count]
             del remembered[env][-count:]
             returns += 1
             for now, past in zip(player.inner.memory, before, strict=True):
                 np.testing.assert_array_equal(now[env], past)
-        ended = np.setdiff1d(sim.finished, list(taken_back))
+        ended = np.setdiff1d(sim.finished, list(backtracked))
         player.begin(ended)
         for env in ended:
             remembered[env].clear()
     assert returns
 
 
-def test_policies_without_foresight_and_horizon_0_do_not_backtrack():
+def test_with_backtracking_without_foresight_or_horizon_returns_the_player():
     sim = simulator_of(straight())
     plain = Player(object())
     assert with_backtracking(plain, sim, 80) is plain
@@ -153,7 +153,7 @@ def test_policies_without_foresight_and_horizon_0_do_not_backtrack():
 
 
 @pytest.mark.parametrize("horizon", ["-1", "10001", "1e9"])
-def test_impossible_horizons_are_an_error(horizon, tmp_path, capsys):
+def test_with_backtracking_impossible_horizon_raises(horizon, tmp_path, capsys):
     flags = ["no_agent.safetensors", "--levels", str(tmp_path), "--backtracking-horizon", horizon]
     assert load_script("evaluate").main(flags) == 2
     error = capsys.readouterr().err

@@ -141,7 +141,7 @@ def test_a_failed_write_leaves_the_old_file_only(policy, saved, monkeypatch):
     assert [file.name for file in saved.parent.iterdir()] == ["model.safetensors"]
 
 
-def test_what_cannot_be_stored_is_named(policy, tmp_path):
+def test_save_unsupported_type_raises_with_its_place(policy, tmp_path):
     for training, message in (
         ({"a": [1, {"b": Path("x")}]}, r"training\.a\[1\]\.b is a .*Path: convert it"),
         ({"a": np.array([object()])}, r"training\.a is a ndarray: convert it"),
@@ -151,7 +151,7 @@ def test_what_cannot_be_stored_is_named(policy, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_policy_that_could_not_act_is_not_saved(tmp_path):
+def test_save_without_statistics_or_with_infinite_weights_raises(tmp_path):
     policy = build_policy("vision_free")
     with pytest.raises(CheckpointError, match="no observation statistics"):
         checkpoint.save(tmp_path / "model.safetensors", policy, frame_skip=4)
@@ -164,13 +164,13 @@ def test_a_policy_that_could_not_act_is_not_saved(tmp_path):
         checkpoint.save(tmp_path / "model.safetensors", policy, frame_skip=4)
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_load_policy_missing_file_raises(tmp_path):
     with pytest.raises(CheckpointError, match=r"nowhere\.safetensors: no such checkpoint"):
         load_policy(tmp_path / "nowhere.safetensors")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.00001, 0.01, 0.5, 0.9999])
-def test_a_truncated_file_is_refused(saved, share):
+def test_load_policy_truncated_file_raises(saved, share):
     content = saved.read_bytes()
     saved.write_bytes(content[: int(len(content) * share)])
     with pytest.raises(CheckpointError, match=r"model\.safetensors: (not a checkpoint, or cut off|damaged \()"):
@@ -178,7 +178,7 @@ def test_a_truncated_file_is_refused(saved, share):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.01, 0.02, 0.5, 0.999999])
-def test_one_flipped_bit_is_noticed(saved, share):
+def test_load_policy_flipped_bit_raises(saved, share):
     content = bytearray(saved.read_bytes())
     content[int(len(content) * share)] ^= 1
     saved.write_bytes(content)
@@ -186,7 +186,7 @@ def test_one_flipped_bit_is_noticed(saved, share):
         load_policy(saved)
 
 
-def test_a_damaged_file_names_the_newest_other_one(policy, saved):
+def test_load_policy_damaged_file_names_the_newest_other_file(policy, saved):
     content = saved.read_bytes()
     others = [saved.with_name(name) for name in ("a.safetensors", "z.safetensors", "b.safetensors")]
     for age, other in enumerate(others):
@@ -197,7 +197,7 @@ def test_a_damaged_file_names_the_newest_other_one(policy, saved):
         load_policy(saved)
 
 
-def test_a_header_that_claims_more_than_the_file_is_refused_before_anything_is_read(saved):
+def test_load_policy_header_longer_than_file_raises_before_reading(saved):
     content = saved.read_bytes()
     for claimed in (len(content), 22 << 30, 1 << 63):
         saved.write_bytes(claimed.to_bytes(8, "little") + content[8:])
@@ -210,7 +210,7 @@ def test_a_header_that_claims_more_than_the_file_is_refused_before_anything_is_r
         load_policy(saved)
 
 
-def test_reading_takes_memory_for_the_file_and_not_for_the_largest_that_could_be(saved):
+def test_load_policy_peak_memory_is_near_the_file_size(saved):
     load_policy(saved)  # which imports more
     tracemalloc.start()
     load_policy(saved)
@@ -219,7 +219,7 @@ def test_reading_takes_memory_for_the_file_and_not_for_the_largest_that_could_be
     assert peak < 64 << 20
 
 
-def test_a_header_whose_length_reads_like_a_zip_is_a_header(saved):
+def test_load_policy_header_length_like_a_zip_signature_loads(saved):
     """One checkpoint in 8,192 has such a length; spaces behind a header are part of the format."""
     data = saved.read_bytes()
     length, wanted = int.from_bytes(data[:8], "little"), int.from_bytes(b"PK\1", "little")
@@ -230,13 +230,13 @@ def test_a_header_whose_length_reads_like_a_zip_is_a_header(saved):
     load_policy(saved)
 
 
-def test_the_same_policy_gives_the_same_bytes(policy, saved):
+def test_save_equal_policies_gives_equal_bytes(policy, saved):
     content = saved.read_bytes()
     checkpoint.save(saved, policy, frame_skip=4, config={"lr": 1e-3})
     assert saved.read_bytes() == content
 
 
-def test_others_can_read_the_weights(policy, saved):
+def test_saved_weights_are_readable_with_safetensors(policy, saved):
     """It is an ordinary safetensors file."""
     with safetensors.safe_open(saved, framework="pt") as file:
         name = "policy.action_net.weight"
@@ -257,26 +257,26 @@ def test_others_can_read_the_weights(policy, saved):
         ({"policy": {}}, "weights do not fit vision_free as this version .*Missing key.*train again"),
     ],
 )
-def test_contents_that_do_not_fit_are_refused(saved, changes, message):
+def test_load_policy_invalid_field_raises(saved, changes, message):
     with pytest.raises(CheckpointError, match=message) as caught:
         load_policy(tampered(saved, **changes))
     assert str(caught.value).startswith(str(saved))
 
 
-def test_non_finite_weights_are_an_error_on_loading(policy, saved):
+def test_load_policy_non_finite_weights_raises(policy, saved):
     weights = checkpoint._read(saved)["policy"]
     weights["action_net.bias"][1] = torch.nan
     with pytest.raises(CheckpointError, match=r"the weights are not finite: action_net\.bias: copy it again"):
         load_policy(tampered(saved, policy=weights))
 
 
-def test_moments_that_are_not_finite_are_refused(saved):
+def test_load_non_finite_optimizer_state_raises(saved):
     moments = {"state": {0: {"exp_avg": torch.tensor([1.0, torch.inf])}}}
     with pytest.raises(CheckpointError, match=r"not finite: training\.optimizer\.state\.0\.exp_avg"):
         checkpoint.load(tampered(saved, training={"optimizer": moments}))
 
 
-def test_a_version_from_the_future_is_refused_by_number(saved, monkeypatch):
+def test_load_policy_later_format_raises(saved, monkeypatch):
     with monkeypatch.context() as future:
         future.setattr(checkpoint, "FORMAT_VERSION", 99)
         tampered_by_future = checkpoint._to_bytes({"policy": {}, "training": None}, saved)
@@ -307,7 +307,7 @@ def archive(policy, tmp_path, request):
     return path, model.policy.network
 
 
-def test_an_archive_becomes_a_checkpoint_if_it_is_trusted(archive, tmp_path, capsys):
+def test_convert_trusted_archive_writes_a_checkpoint(archive, tmp_path, capsys):
     path, policy = archive
     script, out = load_script("convert_archive"), tmp_path / "agent.safetensors"
     assert script.main([str(path), "--out", str(out)]) == 2
@@ -322,7 +322,7 @@ def test_an_archive_becomes_a_checkpoint_if_it_is_trusted(archive, tmp_path, cap
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", {"data": b"{}"}, {"data": b"x"}, {"policy.pth": b"x"}])
-def test_other_files_are_not_converted(content, tmp_path, capsys):
+def test_convert_other_file_is_an_error_of_one_line(content, tmp_path, capsys):
     path = tmp_path / "bad.zip"
     if isinstance(content, dict):
         with zipfile.ZipFile(path, "w") as file:
@@ -344,7 +344,7 @@ class Bomb:
         return Path.touch, (Path("it_ran"),)
 
 
-def test_foreign_files_are_recognised_without_running_code(tmp_path, monkeypatch):
+def test_load_policy_foreign_file_raises_without_running_code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     safetensors.torch.save_file({"a": torch.zeros(2)}, tmp_path / "list.safetensors")
     with pytest.raises(CheckpointError, match="a safetensors file"):
@@ -364,7 +364,7 @@ def test_foreign_files_are_recognised_without_running_code(tmp_path, monkeypatch
     assert not (tmp_path / "it_ran").exists()
 
 
-def test_code_in_the_state_of_training_does_not_run(policy, saved, tmp_path, monkeypatch):
+def test_load_pickled_code_in_training_state_raises_without_running_it(policy, saved, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = io.BytesIO()
     torch.save({"optimizer": Bomb()}, file)
@@ -375,7 +375,7 @@ def test_code_in_the_state_of_training_does_not_run(policy, saved, tmp_path, mon
     assert not (tmp_path / "it_ran").exists()
 
 
-def test_files_of_format_2_are_read_without_their_state_of_training(policy, saved):
+def test_load_policy_format_2_reads_weights_without_training_state(policy, saved):
     fields, tensors = checkpoint.parse(saved.read_bytes())
     content = fields["content"] | {
         "policy": {name.removeprefix("policy."): {"$tensor": name} for name in tensors},
@@ -419,12 +419,12 @@ def test_from_bytes_restores_types_and_values(value):
     assert same(from_bytes(to_bytes(value, "value")), value)
 
 
-def test_the_old_suffix_of_a_checkpoint_names_the_new_one(saved):
+def test_load_policy_old_suffix_names_the_new_file(saved):
     with pytest.raises(CheckpointError, match=r"model\.pt: no such checkpoint: give .*model\.safetensors"):
         load_policy(saved.with_suffix(".pt"))
 
 
-def test_nothing_in_the_project_unpickles_but_the_conversion_of_archives():
+def test_only_archive_conversion_and_workers_unpickle():
     unpickles = r"\bpickle\.loads?\b|(?<!safetensors\.)torch\.load\((?!.*weights_only=True)|allow_pickle|\bPPO\.load\("
     opens = re.compile(rf"{unpickles}|yaml\.|(?<![.\w])(?<!def )(eval|exec)\(")
     found = {

@@ -50,7 +50,7 @@ def plain_head(state, prefix, features, shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_heads_compute_what_their_formula_says(shape):
+def test_deep_heads_equal_their_formula(shape):
     torch.manual_seed(0)
     heads = DeepHeads(12, 8, shape)
     with torch.no_grad():

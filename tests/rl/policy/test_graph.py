@@ -192,7 +192,7 @@ def test_cached_graphs_equal_computed_ones_and_are_cleared_with_the_weights(bank
     with torch.no_grad():
         fresh = policy.logits_and_values(tensors)[0]
         for rows in (slice(0, 3), slice(None)):
-            policy.remember({key: values[rows] for key, values in tensors.items()})
+            policy.cache_graphs({key: values[rows] for key, values in tensors.items()})
         assert len(calls) == 3
         torch.testing.assert_close(policy.logits_and_values(tensors)[0], fresh, atol=1e-5, rtol=1e-4)
         assert len(calls) == 3, "looked up"
@@ -203,12 +203,12 @@ def test_cached_graphs_equal_computed_ones_and_are_cleared_with_the_weights(bank
         changed = policy.logits_and_values(tensors)[0]
         assert len(calls) == 5
         assert (changed - fresh).abs().max() > 1e-4
-        policy.remember(tensors)
+        policy.cache_graphs(tensors)
         torch.testing.assert_close(policy.logits_and_values(tensors)[0], changed, atol=1e-5, rtol=1e-4)
         policy.precision = "bf16"
         policy.logits_and_values(tensors)
         assert len(calls) == 7, "encoded again in another precision"
-        policy.forget()
+        policy.clear_graph_cache()
     assert encoder._cache is None
 
 

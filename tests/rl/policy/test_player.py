@@ -46,7 +46,7 @@ def decide(player, lengths, rng, deadly=()):
     return player.act(observed(lengths, deadly), np.arange(len(lengths)), deterministic=True, rng=rng)
 
 
-def test_it_explores_after_its_patience_in_bursts_and_stops_with_progress():
+def test_exploring_player_explores_in_bursts_until_progress():
     player, rng = player_of(Waiting(), 2, PATIENCE), torch.Generator().manual_seed(0)
     assert isinstance(player, ExploringPlayer)
     actions = [decide(player, [100.0, 100.0 - t], rng) for t in range(1 + PATIENCE + 3 * BURST)]
@@ -85,7 +85,7 @@ def test_episodes_begin_with_new_patience():
 
 
 @pytest.mark.parametrize(("policy", "patience"), [(Waiting(), 0), (object(), PATIENCE)])
-def test_without_patience_or_path_lengths_nothing_explores(policy, patience):
+def test_player_of_without_patience_or_path_lengths_returns_a_plain_player(policy, patience):
     assert type(player_of(policy, 1, patience)) is Player
 
 

@@ -271,7 +271,7 @@ def test_white_images_reach_the_first_layers_as_ones(policy, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [(4, 4), (3, 20), (12, 8)])
-def test_patches_are_what_slices_cut_out(size):
+def test_patches_equal_slices(size):
     image, (h, w) = torch.randint(0, 256, (3, 12, 40), dtype=torch.uint8), size
     cut = patches(image, size)
     assert cut.shape == (3, 12 // h, 40 // w, h * w)

@@ -48,14 +48,14 @@ def test_sequences_are_those_of_a_cell_stepped_by_hand(seed, rows, share):
     torch.testing.assert_close(mine, theirs)
 
 
-def test_a_row_alone_is_a_step_and_without_a_state_an_episode_begins():
+def test_memory_single_row_equals_one_gru_step():
     memory, features, states = Memory(5, 3), torch.randn(4, 5), torch.randn(4, 3)
     alone = memory(features, {RECURRENT_STATE: states})[1]
     torch.testing.assert_close(alone, naive(memory, features, states, torch.zeros(4, dtype=torch.bool)))
     assert torch.equal(memory(features, {})[1], memory(features, {RECURRENT_STATE: torch.zeros(4, 3)})[1])
 
 
-def test_a_batch_that_begins_in_the_middle_of_a_sequence_is_refused():
+def test_memory_first_row_that_follows_another_raises():
     with pytest.raises(ValueError, match="the first row of a batch cannot follow"):
         packed(torch.tensor([True, False]))
 
@@ -69,7 +69,7 @@ def test_a_batch_that_begins_in_the_middle_of_a_sequence_is_refused():
         "mlp_baseline_foresight+gru",
     ],
 )
-def test_names_with_a_memory(name, tmp_path):
+def test_get_architecture_names_with_gru(name, tmp_path):
     known = get_architecture(name)
     assert (known.name, known.memory, known.imitated) == (name, 64, known)
     policy, obs = made_up_policy(name, rows=3)
@@ -91,7 +91,7 @@ def test_names_with_a_memory(name, tmp_path):
         ("vision_free_gcn+gru", "give .gru to a network without a graph"),
     ],
 )
-def test_names_without_a_memory(name, message):
+def test_get_architecture_names_without_gru_raise(name, message):
     with pytest.raises(ArchitectureError, match=message):
         get_architecture(name)
 
@@ -108,7 +108,7 @@ def test_weights_of_a_memory_are_transferred_and_compared_with_something_in_it()
         check_same_policy(clone, other, probe)
 
 
-def test_calls_that_lose_the_state_are_an_error():
+def test_act_of_a_recurrent_policy_raises():
     policy, obs = made_up_policy(NAME, rows=2)
     probe = {key: values.numpy() for key, values in obs.items()}
     with pytest.raises(ObservationError, match="player_of"):
@@ -127,7 +127,7 @@ def test_predict_carries_states_and_resets_them_at_episode_starts():
     np.testing.assert_allclose(reset, np.where(np.array([[True], [False], [True]]), fresh, carried), atol=1e-6)
 
 
-def test_a_player_carries_states_and_resets_them_with_episodes():
+def test_recurrent_player_resets_states_at_episode_starts():
     policy, obs = made_up_policy(NAME, rows=12)
     rows = {key: values.numpy().reshape(4, 3, *values.shape[1:]) for key, values in obs.items()}
     player, only = player_of(policy, 3), np.array([0, 2])

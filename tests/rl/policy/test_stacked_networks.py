@@ -37,7 +37,7 @@ def made_up(request):
     return policy, {key: values.numpy() for key, values in obs.items()}
 
 
-def test_the_predecessors_names_are_all_there():
+def test_get_architecture_names_of_stacks():
     both, images, state = (
         get_architecture(name)
         for name in ("full_hgt_frame_stacked", "visual_frame_stacked_only", "vision_free_frame_stacked")

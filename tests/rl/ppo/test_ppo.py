@@ -71,7 +71,7 @@ def actor_and_trunk(policy):
 # ------------------------------------------------------------------ rollouts
 
 
-def test_a_rollout_is_what_stable_baselines3_collects_with_the_same_actions():
+def test_collect_rollouts_equals_stable_baselines3_for_equal_actions():
     """Rewards with what is added at time-outs, values, log-probabilities, advantages and returns."""
     ours, scalars = make_ppo(frame_skip=16, rollout_length=120)
     outcomes, store = set(), ours.sampler.next_episodes
@@ -144,7 +144,7 @@ def test_the_sampler_and_the_logs_get_every_episode():
 
 
 @pytest.mark.parametrize("reseeded", [False, True])
-def test_draws_are_as_independent_between_rollouts_as_within_one(reseeded):
+def test_actions_and_minibatches_are_independent_between_rollouts(reseeded):
     """Actions of a uniform policy, and orders of minibatches; a generator that is reseeded would repeat both."""
     ppo, _ = make_ppo(num_envs=16, minibatch_size=128)
     played, orders, minibatches = [], [], ppo.rollout_buffer.minibatches
@@ -179,7 +179,7 @@ def test_the_logged_speed_is_decisions_over_the_seconds_of_the_rollout():
     assert logged(ours, scalars)["sim/decisions_per_s"] == pytest.approx(ours.num_timesteps / ours.seconds)
 
 
-def test_a_callback_can_end_a_rollout():
+def test_collect_rollouts_callback_returns_false_ends_the_rollout():
     ours, _ = make_ppo()
     callback = Patient()
     callback.init_callback(ours)
@@ -192,7 +192,7 @@ def test_a_callback_can_end_a_rollout():
 
 
 @pytest.mark.parametrize("max_grad_norm", [0.05, 1e6])
-def test_an_update_moves_the_weights_where_that_of_stable_baselines3_moves_them(max_grad_norm):
+def test_update_equals_stable_baselines3(max_grad_norm):
     """Three passes over one minibatch; the order of its decisions does not matter then."""
     settings = {"learning_rate": 1e-3, "n_epochs": 3, "clip_range": 0.1, "target_kl": None, "vf_coef": 0.7}
     settings |= {"max_grad_norm": max_grad_norm}
@@ -453,7 +453,7 @@ def test_states_of_other_environments_are_an_error():
 # ------------------------------------------------------------------ construction
 
 
-def test_settings_that_contradict_each_other_are_refused():
+def test_ppo_contradicting_settings_raise():
     ours, _ = make_ppo()
     with pytest.raises(ValueError, match=r"the simulator shapes with gamma=0\.9, PPO discounts with 0\.995"):
         PPO(make_env(gamma=0.9), "vision_free", ours.config, make_plan(), statistics=statistics())

@@ -84,7 +84,13 @@ def test_functions_as_callbacks_read_actions_rewards_and_dones():
 
 @pytest.mark.parametrize(
     ("kind", "architecture"),
-    [(PPO, "vision_free"), (RecurrentPPO, "vision_free+gru"), (HierarchicalPPO, "vision_free+subtasks5")],
+    [
+        (PPO, "vision_free"),
+        (PPO, "vision_free+state3-repeat"),
+        (PPO, "mlp_baseline+visual2-state3"),
+        (RecurrentPPO, "vision_free+gru"),
+        (HierarchicalPPO, "vision_free+subtasks5"),
+    ],
 )
 def test_load_of_a_checkpoint_callback_continues_bit_for_bit(kind, architecture, tmp_path):
     ppo, _ = make_ppo(architecture=architecture, **SHORT)

@@ -1,6 +1,5 @@
 """Rollouts of stacked frames: what is decided on and learned from against a queue of frames for each environment."""
 
-import copy
 from collections import deque
 
 import numpy as np
@@ -16,7 +15,7 @@ from rl.policy.architectures import get_architecture
 from rl.ppo.ppo import PPO
 from rl.ppo.update_benchmark import UpdateBenchmark
 
-from learners import AT_ONCE, make_env, make_plan, make_ppo, roll_out, statistics, weights
+from learners import make_env, make_plan, make_ppo, roll_out, statistics
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -98,26 +97,6 @@ def test_rollout_and_update_use_the_same_stacks(architecture):
         for key, values in wanted[-1].items():
             np.testing.assert_array_equal(ppo.sim.obs[key], values, err_msg=f"{key} after the last decision")
     assert ends > 3, "hardly an episode ended"
-
-
-@pytest.mark.parametrize("architecture", [REPEATED, IMAGES])
-def test_a_run_resumes_bit_for_bit_in_mid_episode(architecture):
-    settings = AT_ONCE | SIZES | {"architecture": architecture}
-    ppo, _ = make_ppo(**settings)
-    ppo.set_reference(ppo.policy)
-    soon_over(ppo)
-    for _ in range(2):
-        roll_out(ppo)
-        ppo.update()
-        ppo.logger.dump()
-    assert (ppo.sim.state.progress["decisions"][:4] > 0).any()
-    other, _ = make_ppo(**settings | {"seed": 4})
-    other.load_training_state(*copy.deepcopy((ppo.policy.state_dict(), ppo.training_state())))
-    for one in (ppo, other):
-        roll_out(one)
-        one.update()
-    ours, theirs = weights(ppo.policy), weights(other.policy)
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_stacks_cost_bytes_not_copies():

@@ -156,7 +156,7 @@ def naive_update(policy, buffer, config, weights, rng, *, epochs, size, referenc
     return steps
 
 
-def test_every_number_of_an_update_is_that_of_the_plainest_computation():
+def test_update_equals_naive_computation():
     """Two passes in minibatches of 64 of 128 decisions, with every term of the loss; the weights they lead to, too."""
     ppo, scalars = make_ppo(
         frame_skip=16, n_epochs=2, minibatch_size=64, target_kl=None, learning_rate=3e-3, ent_coef_start=0.05,

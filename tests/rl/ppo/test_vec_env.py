@@ -229,7 +229,7 @@ def test_attributes_and_methods_of_single_environments():
         env.env_method("reset")
 
 
-def test_what_a_wrapper_writes_into_an_info_reaches_no_other_environment_or_step():
+def test_step_infos_are_separate_dictionaries():
     env = make()
     env.reset()
     *_, infos = env.step(np.zeros(4, int))
@@ -246,7 +246,7 @@ def test_a_curriculum_that_needs_advantages_is_an_error():
         env.step(np.zeros(2, int))
 
 
-def test_misuse_is_an_error():
+def test_vec_env_misuse_raises():
     with pytest.raises(RuntimeError, match="step_async"):
         make().step_wait()
     sampler = make_sampler(["simple"], CurriculumConfig(), 0)
@@ -269,7 +269,7 @@ def test_stable_baselines3_can_train_and_evaluate():
     assert len(returns) == len(lengths) == 8
 
 
-def test_other_wrappers_work_around_it():
+def test_vec_env_in_wrappers_of_sb3():
     env = VecNormalize(make(), norm_obs=False)
     env.reset()
     for _ in range(50):

@@ -93,7 +93,7 @@ def test_an_episode_depends_on_its_seed_and_on_nobody_else(agent):
     assert together == alone == actions(1)
 
 
-def test_decisions_that_were_taken_back_are_not_shown(tmp_path, monkeypatch):
+def test_live_view_after_backtracking_shows_final_decisions_only(tmp_path, monkeypatch):
     """An untrained agent explores in vain, and the page shows each decision of the run that is left once."""
     policy = build_policy("vision_free_foresight")
     level = corridor(door=250)
@@ -104,12 +104,12 @@ def test_decisions_that_were_taken_back_are_not_shown(tmp_path, monkeypatch):
     path = checkpoint.save(tmp_path / "agent.safetensors", policy, frame_skip=4)
     counts = []
 
-    def counted(player, rng, take_back=BacktrackingPlayer.take_back):
-        found = take_back(player, rng)
+    def counted(player, rng, backtrack=BacktrackingPlayer.backtrack):
+        found = backtrack(player, rng)
         counts.extend(found.values())
         return found
 
-    monkeypatch.setattr(BacktrackingPlayer, "take_back", counted)
+    monkeypatch.setattr(BacktrackingPlayer, "backtrack", counted)
     monkeypatch.setattr(agent_module, "GAME_TIME", 1200)
     decisions = list(checkpoints().load_agent(path).play(level, deterministic=True))
     assert counts

@@ -65,7 +65,7 @@ def plain_trace(rewards, values, ends, last, gamma, lam, ratios, rho_clip, c_cli
     clips=st.tuples(st.floats(0.3, 3), st.floats(0.3, 3)),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_v_trace_is_what_its_definition_says_and_without_ratios_it_is_gae(steps, envs, gamma, lam, clips, seed):
+def test_vtrace_equals_its_definition_and_gae_for_ratios_of_1(steps, envs, gamma, lam, clips, seed):
     rng = np.random.default_rng(seed)
     rewards, values = rng.normal(size=(2, steps, envs))
     last, ratios, ends = rng.normal(size=envs), rng.lognormal(0, 0.7, (steps, envs)), rng.random((steps, envs)) < 0.2
@@ -304,7 +304,7 @@ def test_gradient_statistics_are_correct_and_do_not_change_training():
     assert {"gradients/norm/action_net", "gradients/variance/value_net"} <= row.keys()
 
 
-def test_options_that_contradict_each_other_are_refused():
+def test_ppo_config_contradicting_options_raise():
     with pytest.raises(ConfigError, match="vtrace_rho_clip 1.0: .*add --returns-from current"):
         PPOConfig(vtrace_rho_clip=1.0)
     with pytest.raises(ConfigError, match="returns_from later: give one of collected, current"):

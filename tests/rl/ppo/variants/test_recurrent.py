@@ -1,7 +1,5 @@
 """PPO with a recurrent policy: stored states and learning against steps by hand, resumption, evaluation, audit."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -176,21 +174,6 @@ def test_incompatible_settings_are_refused(changes, message):
 
 
 # Checkpoints and evaluation
-
-
-def test_a_run_resumes_bit_for_bit_within_an_episode():
-    ours, other = recurrent(), recurrent(seed=5)
-    roll_out(ours)
-    ours.update()
-    assert ours.states.any()
-    other.load_training_state(*copy.deepcopy((ours.policy.state_dict(), ours.training_state())))
-    for ppo in (ours, other):
-        roll_out(ppo)
-        ppo.update()
-    for mine, theirs in zip(ours.policy.state_dict().values(), other.policy.state_dict().values(), strict=True):
-        assert torch.equal(mine, theirs)
-    assert torch.equal(ours.rollout_buffer.obs[RECURRENT_STATE], other.rollout_buffer.obs[RECURRENT_STATE])
-    assert (ours.states == other.states).all()
 
 
 def test_evaluation_carries_the_recurrent_state():
