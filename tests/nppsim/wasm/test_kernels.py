@@ -97,7 +97,7 @@ def test_generated_levels_give_equal_bytes(category):
 @needs_node
 @pytest.mark.parametrize("file", sorted(CAMPAIGN.glob("S*.txt")), ids=lambda path: path.name)
 def test_official_levels_give_equal_bytes(file):
-    levels = LevelSet(file)
+    levels = LevelSet.at(file)
     assert differences([levels[i] for i in range(0, len(levels), max(len(levels) // LEVELS, 1))]) == []
 
 
