@@ -4,6 +4,7 @@ python -m benchmarks.wasm [--repeats N]
 """
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 
@@ -11,30 +12,35 @@ from nppsim import BatchSimulator, LevelBank, simulate
 from nppsim.generate import generate
 from nppsim.observe.layout import VISION_FREE
 from nppsim.planner import plan
+from nppsim.replays.replay_set import ReplaySet
 from tests.support.wasm_calls import recording
 
 CATEGORIES = ("simple", "mine_heavy", "complex", "campaign_like")
-FRAMES, DECISIONS = 3000, 50  # per level
+RUNS, DECISIONS = 10, 50  # demonstrations per file, decisions per level
+DEMONSTRATIONS = Path(__file__).parents[1] / "datasets" / "demonstrations"
 
 
-def play(category: str) -> None:
-    """Use the entries of the modules "game" and "agent" on one level."""
-    rng, level = np.random.default_rng(0), generate(category, 7)[0]
-    simulate(level, np.repeat(rng.integers(0, 8, FRAMES // 10), 10).astype(np.uint8))
-    sim = BatchSimulator(LevelBank([level]), 1, observations=(*VISION_FREE, "foresight"), threads=1)
-    sim.reset()
-    for action in rng.integers(0, 6, DECISIONS):
-        sim.step(np.array([action]))
+def play() -> None:
+    """Use the entries of the modules "game" and "agent"."""
+    for path in sorted(DEMONSTRATIONS.glob("*.h5")):
+        with ReplaySet(path) as replays:
+            for index in range(0, len(replays), max(len(replays) // RUNS, 1)):
+                simulate(replays[index].level, replays[index].inputs)
+    for category in CATEGORIES:
+        bank, rng = LevelBank([generate(category, 7)[0]]), np.random.default_rng(0)
+        sim = BatchSimulator(bank, 1, observations=(*VISION_FREE, "foresight"), threads=1)
+        sim.reset()
+        for action in rng.integers(0, 6, DECISIONS):
+            sim.step(np.array([action]))
 
 
 def main() -> None:
     """Print one line per entry."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wasm", description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5, help="times that each call is made; the shortest counts")
+    parser.add_argument("--repeats", type=int, default=20, help="times that each call is made; the shortest counts")
     repeats = parser.parse_args().repeats
     with recording("game", repeats) as game, recording("agent", repeats) as agent:
-        for category in CATEGORIES:
-            play(category)
+        play()
     with recording("planner", repeats) as planner:
         plan(generate("mine_heavy", 3)[0], budget=60_000)
     for calls in (game, agent, planner):
