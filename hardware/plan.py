@@ -75,6 +75,11 @@ class Plan:
     learning_rate = property(lambda self: self.settings["learning_rate"].value)  # None: the default of PPO
 
     @property
+    def sizes(self) -> Sizes:
+        """Number of environments, rollout length and minibatch size."""
+        return Sizes(self.num_envs, self.rollout_length, self.minibatch_size)
+
+    @property
     def batch_size(self) -> int:
         """Decisions per update."""
         return self.num_envs * self.rollout_length

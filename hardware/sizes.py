@@ -182,7 +182,7 @@ def _wanted_envs(constraints: Constraints, throughput: Throughput) -> int:
     batch = 1 << (most.bit_length() - 1)
     if gpus:
         most, batch = batch, min(batch, MIN_BATCH * gpus)
-        while 2 * batch <= most and throughput(sizes(2 * batch)) >= GROWTH * throughput(sizes(batch)):
+        while 2 * batch <= most and throughput(sizes(2 * batch)) > GROWTH * throughput(sizes(batch)):
             batch *= 2
     return max(1 << (max(batch // rollout, 1).bit_length() - 1), 8)
 

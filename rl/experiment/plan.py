@@ -51,7 +51,8 @@ def plan_of(setup: TrainingSetup) -> hardware.Plan:
         def throughput(sizes: hardware.Sizes) -> float:
             return speeds.get(_label(sizes), 0.0)  # sizes without a measurement are not chosen
 
-        if speeds:
+        by_speeds = planned(throughput=throughput)
+        if _label(by_speeds.sizes) in speeds:  # else the model chooses
             planned = partial(planned, throughput=throughput)
         plan = _with_measured_updates(network, planned, planned(), setup.machine)
         setup.log(f"{heading}\n{plan}")
@@ -111,10 +112,11 @@ def measured_plan(architecture: str, plan_request: hardware.PlanRequest, machine
 
     if plan.gpus:
         plan = _with_measured_updates(network, partial(planned, throughput=throughput), plan, machine)
-    speed = throughput(hardware.Sizes(plan.num_envs, plan.rollout_length, plan.minibatch_size))
+    speed = throughput(plan.sizes)
     file = _speeds_file()
     known = read_measurements(file, _SPEEDS)  # another process may have added measurements meanwhile
-    write_json(file, known | {_key(network, machine): speeds})
+    key = _key(network, machine)
+    write_json(file, known | {key: known.get(key, {}) | speeds})
     source = f"measured on this machine, {TIMED_UPDATES} updates on the levels of the package"
     return replace(plan, speed=hardware.Speed(speed, source))
 

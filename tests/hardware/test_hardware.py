@@ -125,6 +125,7 @@ def test_plan_chooses_environments_by_measured_throughput():
     speeds = {128: 100.0, 256: 180.0, 512: 300.0, 1024: 320.0, 2048: 1000.0}
     chosen = plan(layout.VISION_FREE, machine=SERVER, throughput=lambda sizes: speeds[sizes.num_envs])
     assert (chosen.num_envs, chosen.settings["num_envs"].source) == (512, "measurement"), "1024 gains 7 %"
+    assert plan(layout.VISION_FREE, machine=SERVER, throughput=lambda sizes: 0.0).num_envs == 128
     assert plan(layout.VISION_FREE, machine=LAPTOP, throughput=lambda sizes: 1 / 0).num_envs == 512
 
 
