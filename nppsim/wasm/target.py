@@ -24,7 +24,10 @@ TRIPLE = "wasm32-unknown-unknown"
 # All browsers since 2021 have these features.
 FEATURES = "+bulk-memory,+mutable-globals,+nontrapping-fptoint,+sign-ext"
 PRIVATE_NAMES = (
+    "numba.core.base:BaseContext.get_arg_packer",
+    "numba.core.caching:NullCache",
     "numba.core.codegen:CPUCodegen._create_empty_module",
+    "numba.core.codegen:CPUCodegen._get_host_cpu_name",
     "numba.core.codegen:CPUCodegen._init",
     "numba.core.codegen:CPUCodegen._module_pass_manager",
     "numba.core.codegen:CPUCodegen._scan_and_fix_unresolved_refs",
@@ -36,7 +39,7 @@ PRIVATE_NAMES = (
     "numba.core.cpu:CPUContext.create_cpython_wrapper",
     "numba.core.cpu:CPUContext.get_executable",
     "numba.core.registry:cpu_target.target_context._internal_codegen",
-    "numba.core.runtime:rtsys.initialize",
+    "numba.core.runtime.nrt:rtsys._init",
 )
 
 

@@ -31,6 +31,7 @@ from nppsim.wasm.sources import source_digest
 import wasm_calls
 from places import EXCERPT, ROOT, SHARED
 from wasm_calls import needs_node, recording
+from worlds import KINDS, mixed_level
 
 INTERFACE = json.loads((build.FOLDER / build.INTERFACE).read_text())
 MOST_BYTES = {"game": 300_000, "agent": 400_000, "planner": 400_000}
@@ -92,6 +93,11 @@ def differences(levels):
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_generated_levels_give_equal_bytes(category):
     assert differences([generate(category, 5000 + seed)[0] for seed in range(LEVELS)]) == []
+
+
+@needs_node
+def test_levels_with_all_entities_give_equal_bytes():
+    assert differences([mixed_level(seed, kinds=KINDS[seed % len(KINDS)]) for seed in range(LEVELS)]) == []
 
 
 @needs_node
