@@ -3,6 +3,8 @@
 # make test    set up .venv for everything, then linter, formatter check, type check and tests
 # make test-bounds   tests of the kernels, each index checked (3 minutes)
 # make test-generic  the physics compiled for any x86-64 processor gives the same bits (a minute, compilation)
+# make wasm          compile the kernels to WebAssembly: nppsim/wasm/*.wasm (needs wasm-ld, Debian package lld; 4 minutes)
+# make test-wasm     compare the WebAssembly kernels with native ones on many levels, and with a new build (needs Node.js)
 # make coverage      lines of physics, paths and observations that their tests reach, as plain Python (2 minutes)
 # make mutation   mutations of the code, each of which a test must notice (8 minutes)
 # make fuzz       damaged files for every reader (an hour)
@@ -15,7 +17,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test kernels test-bounds test-generic coverage mutation fuzz chaos docs lint format bench clean
+.PHONY: help setup train test kernels test-bounds test-generic wasm test-wasm coverage mutation fuzz chaos docs lint format bench clean
 
 PYTHON := .venv/bin/python
 SIMULATOR := .venv/installed-simulator
@@ -35,7 +37,7 @@ KERNEL_TESTS := $(PHYSICS_TESTS) tests/nppsim/planner tests/nppsim/shadow tests/
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -13
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -15
 
 # Kernels need only the simulator's few packages, so they compile while pip installs the others.
 setup:
@@ -61,6 +63,12 @@ test-bounds: $(EVERYTHING)
 
 test-generic: $(EVERYTHING)
 	NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= $(PYTHON) -m pytest tests/nppsim/physics/test_bits.py tests/nppsim/physics/test_trigonometry.py $(PYTEST_ARGS)
+
+wasm: $(SIMULATOR)
+	$(PYTHON) -m nppsim.wasm
+
+test-wasm: $(EVERYTHING)
+	NPPSIM_WASM_LEVELS=200 NPPSIM_WASM_BUILD=1 $(PYTHON) -m pytest tests/nppsim/wasm $(PYTEST_ARGS)
 
 coverage: $(EVERYTHING)
 	NUMBA_DISABLE_JIT=1 $(PYTHON) -m coverage run -m pytest $(PHYSICS_TESTS) $(PYTEST_ARGS)

@@ -17,6 +17,7 @@ from rl.policy.sb3 import SB3Policy
 from rl.ppo import ppo as ppo_module
 from rl.ppo.losses import DivergedError
 from rl.ppo.ppo import PPO
+from rl.seeds import spawn_seeds
 
 from learners import (
     AT_ONCE,
@@ -35,9 +36,10 @@ from learners import (
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def their_ppo(ours, frame_skip=4, **settings):
+def their_ppo(ours, frame_skip=4, seed=0, **settings):
     """Stable-Baselines3's PPO with the same weights, in environments of the same levels."""
     env = make_env(ours.sim.num_envs, frame_skip=frame_skip, gamma=ours.gamma)
+    env.seed(spawn_seeds(seed, 4)[1])  # the levels of ``ours``
     theirs = stable_baselines3.PPO(
         SB3Policy,
         env,
@@ -73,14 +75,14 @@ def actor_and_trunk(policy):
 
 def test_collect_rollouts_equals_stable_baselines3_for_equal_actions():
     """Rewards with what is added at time-outs, values, log-probabilities, advantages and returns."""
-    ours, scalars = make_ppo(frame_skip=16, rollout_length=120)
+    ours, scalars = make_ppo(frame_skip=16, rollout_length=120, seed=1)
     outcomes, store = set(), ours.sampler.next_episodes
     ours.sampler.next_episodes = lambda sim: outcomes.update((ended := store(sim))["outcome"].tolist()) or ended
     roll_out(ours)
     assert outcomes == {WON, DIED, TIMEOUT}, "or not everything was compared"
     assert int(ours.rollout_buffer.wins.sum()) == logged(ours, scalars)["sim/wins"] > 0
 
-    theirs = their_ppo(ours, frame_skip=16)
+    theirs = their_ppo(ours, frame_skip=16, seed=1)
     recorded = iter(ours.rollout_buffer.actions)
 
     def act(obs, deterministic=False):

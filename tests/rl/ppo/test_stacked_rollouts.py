@@ -26,9 +26,10 @@ SIZES = {"num_envs": 4, "rollout_length": 24, "minibatch_size": 32, "n_epochs": 
 
 
 def soon_over(ppo):
-    """Time ends the first environment's episode after 20 decisions, if nothing else does."""
+    """Time ends the first episodes after 20, 33, 47 and 60 decisions, if nothing else does."""
     sim = ppo.sim
-    sim.state.ninja["frame"][0] = sim.bank.time_limit[sim.level[0]] - 20 * sim.frame_skip
+    left = np.array([20, 33, 47, 60]) * sim.frame_skip
+    sim.state.ninja["frame"][:4] = sim.bank.time_limit[sim.level[:4]] - left
 
 
 class Queues:

@@ -232,7 +232,7 @@ def test_a_bc_policy_fills_the_low_level_and_other_tensors_are_fresh():
 
 
 def test_evaluation_uses_subtasks(tmp_path):
-    ppo, _ = hierarchical(learning_rate=3e-2, target_kl=None)
+    ppo, _ = hierarchical(learning_rate=3e-3, target_kl=None)
     for _ in range(3):
         roll_out(ppo)
         ppo.update()

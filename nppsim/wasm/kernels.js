@@ -1,0 +1,190 @@
+/* Calls compiled kernels, in browsers and in Node.js.  ``make wasm`` builds the modules and interface.json.
+ *
+ *     const description = await (await fetch("interface.json")).json();
+ *     const game = await Kernels.load(await (await fetch("game.wasm")).arrayBuffer(), description, "game");
+ *     const inputs = game.array("uint8", [600]);
+ *     game.bytes(inputs).fill(2);
+ *     const frames = game.call("play_on", { state, world, inputs });
+ *
+ * Arrays are in the module's memory and have numpy's layout.  A call may move this memory, which empties all typed arrays:
+ * take a new view (``bytes``, ``values``, ``record``) after each call.
+ */
+
+const SLOT = 8; // bytes of a number among the arguments and results
+const SLOTS_BYTES = 32768; // for the arguments of a call, and as many for its results
+const VALUES = {
+  bool: Uint8Array,
+  int8: Int8Array,
+  uint8: Uint8Array,
+  int16: Int16Array,
+  uint16: Uint16Array,
+  int32: Int32Array,
+  uint32: Uint32Array,
+  int64: BigInt64Array,
+  uint64: BigUint64Array,
+  float32: Float32Array,
+  float64: Float64Array,
+};
+const GETTERS = {
+  "|b1": "Uint8",
+  "|i1": "Int8",
+  "|u1": "Uint8",
+  "<i2": "Int16",
+  "<u2": "Uint16",
+  "<i4": "Int32",
+  "<f4": "Float32",
+  "<f8": "Float64",
+  "<i8": "BigInt64",
+};
+
+/**
+ * An array in the memory of a module.
+ * @typedef {object} KernelArray
+ * @property {string} dtype - name of a number type, or of a record in interface.json
+ * @property {number[]} shape
+ * @property {number[]} strides - bytes
+ * @property {number} address - of the first item
+ * @property {number} itemSize - bytes
+ */
+
+/** A kernel raised an exception, or an argument has the wrong type. */
+export class KernelError extends Error {}
+
+export class Kernels {
+  /**
+   * Compile and instantiate a module.
+   * @param {BufferSource} binary - content of NAME.wasm
+   * @param {object} description - content of interface.json
+   * @param {string} name - of the module
+   * @returns {Promise<Kernels>}
+   */
+  static async load(binary, description, name) {
+    const { instance } = await WebAssembly.instantiate(binary, {});
+    return new Kernels(instance.exports, description.records, description.modules[name]);
+  }
+
+  constructor(exports, records, entries) {
+    [this.exports, this.records, this.entries] = [exports, records, entries];
+    this.slots = exports.allocate(2 * SLOTS_BYTES);
+  }
+
+  /** Position in the stack of arrays; ``release(mark())`` frees the arrays that were allocated in between. */
+  mark() {
+    return this.exports.allocate(0);
+  }
+
+  release(mark) {
+    this.exports.release(mark);
+  }
+
+  /**
+   * Allocate an array of zeros.
+   * @param {string} dtype
+   * @param {number[]} shape
+   * @returns {KernelArray}
+   */
+  array(dtype, shape) {
+    const size = this.itemSize(dtype);
+    const strides = shape.map((_, axis) => size * count(shape.slice(axis + 1)));
+    const array = { dtype, shape, strides, itemSize: size, address: this.exports.allocate(size * count(shape)) };
+    this.bytes(array).fill(0);
+    return array;
+  }
+
+  itemSize(dtype) {
+    if (!(dtype in VALUES) && !(dtype in this.records)) throw new KernelError(`unknown dtype ${dtype}`);
+    return VALUES[dtype]?.BYTES_PER_ELEMENT ?? this.records[dtype].size;
+  }
+
+  /** Bytes of a contiguous array. */
+  bytes({ address, shape, itemSize }) {
+    return new Uint8Array(this.exports.memory.buffer, address, itemSize * count(shape));
+  }
+
+  /** Numbers of a contiguous array. */
+  values({ dtype, address, shape }) {
+    return new VALUES[dtype](this.exports.memory.buffer, address, count(shape));
+  }
+
+  /**
+   * Access to the fields of a record by name: ``record(ninjas, 0).x = 24``.
+   * @param {KernelArray} array - of records
+   * @param {...number} index
+   */
+  record(array, ...index) {
+    const { size, fields } = this.records[array.dtype];
+    const at = index.reduce((sum, i, axis) => sum + i * array.strides[axis], array.address);
+    const view = new DataView(this.exports.memory.buffer, at, size);
+    const access = ([type, offset]) => ({
+      get: () => Number(view[`get${GETTERS[type]}`](offset, true)),
+      set: (value) => view[`set${GETTERS[type]}`](offset, type === "<i8" ? BigInt(value) : value, true),
+      enumerable: true,
+    });
+    return Object.defineProperties({}, Object.fromEntries(Object.entries(fields).map(([n, f]) => [n, access(f)])));
+  }
+
+  /**
+   * Call an entry.
+   * @param {string} name
+   * @param {object} given - arguments by name: numbers, arrays, and objects with the fields of a named tuple
+   * @returns {*} a number, a list of results, a typed array with a copy of a new array, or null
+   */
+  call(name, given) {
+    const { arguments: types, result } = this.entries[name];
+    const view = new DataView(this.exports.memory.buffer);
+    let slot = this.slots;
+    for (const [argument, type] of types) slot = this.put(view, slot, type, given[argument], `${name}: ${argument}`);
+    const results = this.slots + SLOTS_BYTES;
+    const mark = this.mark();
+    if (this.exports[name](this.slots, results)) throw new KernelError(`${name} raised an exception`);
+    const [value] = this.take(new DataView(this.exports.memory.buffer), results, result);
+    this.release(mark);
+    return value;
+  }
+
+  /** Write an argument; return the next slot. */
+  put(view, slot, type, value, name) {
+    if (value === undefined || value === null) throw new KernelError(`${name} is missing`);
+    if (type.tuple) {
+      for (const [field, part] of type.tuple) slot = this.put(view, slot, part, value[field], `${name}.${field}`);
+      return slot;
+    }
+    if (type.dtype) {
+      if (value.dtype !== type.dtype || value.shape?.length !== type.dimensions)
+        throw new KernelError(
+          `${name} must be ${type.dtype} with ${type.dimensions} dimensions; got ${value.dtype} with ${value.shape?.length}`,
+        );
+      const numbers = [0, 0, count(value.shape), value.itemSize, value.address, ...value.shape, ...value.strides];
+      numbers.forEach((number, i) => view.setBigInt64(slot + SLOT * i, BigInt(number), true));
+      return slot + SLOT * numbers.length;
+    }
+    if (type === "float64") view.setFloat64(slot, value, true);
+    else view.setBigInt64(slot, BigInt(value), true);
+    return slot + SLOT;
+  }
+
+  /** Read a result; return it and the next slot. */
+  take(view, slot, type) {
+    if (type === "none") return [null, slot];
+    if (Array.isArray(type)) {
+      const values = [];
+      for (const part of type) {
+        const [value, next] = this.take(view, slot, part);
+        values.push(value);
+        slot = next;
+      }
+      return [values, slot];
+    }
+    if (type.dtype) {
+      const [address, shape] = [view.getUint32(slot + 4 * SLOT, true), []];
+      for (let axis = 0; axis < type.dimensions; axis++) shape.push(Number(view.getBigInt64(slot + (5 + axis) * SLOT, true)));
+      return [this.values({ dtype: type.dtype, address, shape }).slice(), slot + (5 + 2 * type.dimensions) * SLOT];
+    }
+    return [type === "float64" ? view.getFloat64(slot, true) : Number(view.getBigInt64(slot, true)), slot + SLOT];
+  }
+}
+
+/** Number of items of a shape. */
+function count(shape) {
+  return shape.reduce((product, length) => product * length, 1);
+}
