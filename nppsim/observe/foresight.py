@@ -92,8 +92,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, br
     """Write float32[6, 4, 11] (action, continuation, AHEAD) to ``out``; zeros after a win or death.
 
     i: index of the environment, which selects the rows of ``branches``.
-    trail: TRAIL_DTYPE, positions of the ninja.  Shared by all simulations, which do not write to it: they end before an
-        evil ninja, at least FOLLOW_FRAMES behind, would read a simulated position.
+    trail: TRAIL_DTYPE, positions of the ninja; not written, because no branch lasts until an evil ninja would read them.
     distance: uint16[2, 4539], path fields for the current doors.
     no_timing: int64[0], disables the timing in ``advance_frame``.  Another type would compile ``advance_frame`` again.
     """

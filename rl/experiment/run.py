@@ -69,18 +69,14 @@ def run(
     Raises UserErrors for invalid input before training.  A KeyboardInterrupt names the flag that resumes the experiment.
     """
     check_packages()
-    if config.hardware.processes != ranks.size:
-        advice = f"this run has {ranks.size}; start several with scripts/train_and_compare.py or torchrun"
-        raise ConfigError(f"{advice} (docs/long_runs.md)", "num_processes", config.hardware.processes)
+    check_processes(config, ranks)
     if ranks.rank:
         return run_trainings(config, ranks)
     now, folder = datetime.now(), config.resume_from
     with ExperimentLog(log) as log_file:
         if folder is not None and not config.resume_override and (folder / SUMMARY).is_file():
             check_finished(config, folder)
-            log_file(f"{folder}: is finished; nothing was changed")
-            log_file((folder / SUMMARY).read_text(encoding="utf-8").rstrip())
-            log_file(f"report: {folder / 'report.html'}")
+            log_summary(folder, log_file, f"{folder}: is finished; nothing was changed")
             ranks.broadcast((None, folder, {}))
             return folder
         machine, data = hardware.detect(), load_data(config, log_file)
@@ -93,9 +89,7 @@ def run(
             (folder / SUMMARY).unlink(missing_ok=True)
             write_experiment(record, folder)
             log_file.open(folder, check)
-            log_file(f"experiment folder: {folder}")
-            warn_about_networks(config, log_file)
-            warn_about_episodes(config, data, log_file)
+            log_start(config, data, folder, log_file)
             ranks.broadcast((record.config, folder, data.fingerprints))
             setups = make_setups(
                 record.config,
@@ -117,14 +111,33 @@ def run(
                         write_experiment(record, folder)
             except KeyboardInterrupt as interruption:
                 raise KeyboardInterrupt(*interruption.args, f"resume with --resume-from {folder}") from None
-            if uploader:
-                uploader.sync(folder)
-            write_text(folder / SUMMARY, summary(record) + "\n")
-            log_file(summary(record))
-            log_file(f"report: {folder / 'report.html'}")
-            if uploader:
-                uploader.sync(folder)  # uploads the summary last, as it marks the copy as complete
+            write_summary(record, folder, uploader)
+            log_summary(folder, log_file)
     return folder
+
+
+def check_processes(config: ExperimentConfig, ranks: SingleProcess) -> None:
+    """Raise ConfigError unless as many processes were started as the configuration demands."""
+    if config.hardware.processes != ranks.size:
+        advice = f"this run has {ranks.size}; start several with scripts/train_and_compare.py or torchrun"
+        raise ConfigError(f"{advice} (docs/long_runs.md)", "num_processes", config.hardware.processes)
+
+
+def write_summary(record: ExperimentRecord, folder: Path, uploader: Uploader | None) -> None:
+    """Write and upload the summary after all other files, because it marks the experiment as finished."""
+    if uploader:
+        uploader.sync(folder)
+    write_text(folder / SUMMARY, summary(record) + "\n")
+    if uploader:
+        uploader.sync(folder)
+
+
+def log_summary(folder: Path, log: Log, title: str = "") -> None:
+    """Log the summary of a finished experiment, after ``title``, and the path of its report."""
+    if title:
+        log(title)
+    log((folder / SUMMARY).read_text(encoding="utf-8").rstrip())
+    log(f"report: {folder / 'report.html'}")
 
 
 def run_trainings(config: ExperimentConfig, ranks: SingleProcess) -> Path:
@@ -217,6 +230,13 @@ def check_sizes(
     return plans
 
 
+def log_start(config: ExperimentConfig, data: Data, folder: Path, log: Log) -> None:
+    """Log the experiment's folder and the warnings about its settings."""
+    log(f"experiment folder: {folder}")
+    warn_about_networks(config, log)
+    warn_about_episodes(config, data, log)
+
+
 def warn_about_networks(config: ExperimentConfig, log: Log) -> None:
     """Log known weaknesses of the networks, and flags that override others."""
     if not config.ppo.schedules and config.ppo.anneal_learning_rate and "ppo.anneal_learning_rate" in config.sources:
@@ -260,7 +280,7 @@ def train_or_load(setup: TrainingSetup) -> RunRecord:
 def begin_record(
     config: ExperimentConfig, now: datetime, machine: hardware.Machine, data: Data, log: Log
 ) -> ExperimentRecord:
-    """Return the record of a new experiment, or the stored record of the experiment to resume; both without trainings.
+    """Return a new record, or the stored one of the experiment to resume, without the results of trainings.
 
     Raises ConfigError if the levels differ from those of the experiment to resume.
     """
