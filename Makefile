@@ -32,7 +32,8 @@ PYTEST_ARGS ?=
 PIP_ARGS ?=
 PHYSICS_TESTS := tests/nppsim/physics tests/nppsim/observe tests/nppsim/test_verify.py tests/nppsim/test_paths.py
 KERNEL_TESTS := $(PHYSICS_TESTS) tests/nppsim/planner tests/nppsim/shadow tests/nppsim/measure/test_bench.py \
-	tests/rl/ppo/test_vec_env.py $(patsubst %,tests/nppsim/test_%.py,batch env reward) tests/fuzz/test_levels.py
+	tests/rl/ppo/test_vec_env.py tests/nppsim/gym/test_env.py tests/nppsim/test_batch.py tests/nppsim/test_reward.py \
+	tests/fuzz/test_levels.py
 # Large pages for large arrays: a third more samples per second in training on images (glibc, Linux only).
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
