@@ -9,7 +9,7 @@ _SHIPPED = "agents/vision_free_foresight.safetensors"  # in the shipped data
 
 
 def checkpoints() -> Any:
-    """``rl.studio.Checkpoints``.  Raises MissingPackageError without PyTorch."""
+    """Return the plug-in ``rl.studio.Checkpoints``.  Raises MissingPackageError without PyTorch."""
     needed("torch", "train")
     from rl.studio import Checkpoints
 
