@@ -99,7 +99,7 @@ def test_solve_single_level_with_cluster_is_an_error(tmp_path, monkeypatch, caps
 def test_remote_task_without_the_project_returns_a_mismatch(monkeypatch):
     ray = pytest.importorskip("ray")
     sent = ray.cloudpickle.dumps(cluster._remote_task())
-    monkeypatch.setitem(sys.modules, "nppsim", None)
+    monkeypatch.setitem(sys.modules, "nppsim.parallel", None)
     mismatch, results = ray.cloudpickle.loads(sent)({"nppsim": "9.9 (sources abc)"}, b"", b"")
     assert "lacks this project" in mismatch and "install nppsim 9.9 (sources abc) there" in mismatch and not results
 
@@ -117,7 +117,6 @@ def files(folder: Path) -> dict[str, bytes]:
     return {re.sub(r"evaluate_[^/]*", "", path.relative_to(folder).as_posix()): path.read_bytes() for path in paths}
 
 
-@pytest.mark.usefixtures("whole_evaluations")
 def test_cluster_writes_the_same_files_as_one_process(backend, tmp_path, monkeypatch):
     """Levels and demonstrations are made in two steps; the evaluation has three batches."""
     monkeypatch.setattr(evaluate, "BATCH_EPISODES", 4)

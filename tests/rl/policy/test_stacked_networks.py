@@ -82,8 +82,6 @@ def test_the_flags_give_every_network_stacks_before_its_heads():
     with pytest.raises(ConfigError, match="whole number from 1 to 12"):
         StackingConfig(state=True, state_size=0)
     assert replace(config, stacking=StackingConfig(state=True, state_size=1)).networks == names
-    with pytest.raises(ConfigError, match="needs stacks of several frames"):
-        StackingConfig(state=True, state_size=1, padding="repeat")
 
 
 def test_every_frame_is_normalised_as_one_alone():
