@@ -90,6 +90,13 @@ def test_public_names_have_docstrings():
     assert len(missing) <= (1 - DOCUMENTED_SHARE) * len(nodes), missing
 
 
+def test_docstrings_are_used_as_descriptions_of_commands_only():
+    """``python -OO`` removes docstrings, so that they are None."""
+    for path in SOURCES:
+        uses = re.findall(r"^.*__doc__.*$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert all(re.search(r"description=(\w+\.)?__doc__|__doc__ or", line) for line in uses), path.relative_to(ROOT)
+
+
 def test_cited_pages_exist():
     for path in SOURCES:
         for page in re.findall(r"docs/[\w/]+\.md", path.read_text(encoding="utf-8")):
