@@ -94,7 +94,7 @@ def test_an_episode_depends_on_its_seed_and_on_nobody_else(agent):
 
 
 def test_live_view_after_backtracking_shows_final_decisions_only(tmp_path, monkeypatch):
-    """An untrained agent explores in vain, and the page shows each decision of the run that is left once."""
+    """An untrained agent explores without success; the page shows each remaining decision of the run once."""
     policy = build_policy("vision_free_foresight")
     level = corridor(door=250)
     sim = BatchSimulator([level], 2, observations=policy.observations)
