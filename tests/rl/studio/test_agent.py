@@ -20,7 +20,7 @@ from rl.policy.checkpoint import CheckpointError
 from rl.policy.onnx import to_onnx
 from rl.policy.policy import build_policy
 from rl.studio import agent as agent_module
-from rl.studio.agent import TOGETHER
+from rl.studio.agent import BATCH_EPISODES
 
 from places import ROOT
 from seen import observations
@@ -165,8 +165,8 @@ def test_tries_say_how_and_where_episodes_end(agent):
 
 
 def test_more_tries_than_are_played_at_once_differ(beginner):
-    endings = list(beginner.evaluate([straight(mine=True)], TOGETHER + 2))
-    assert len(endings) == TOGETHER + 2
+    endings = list(beginner.evaluate([straight(mine=True)], BATCH_EPISODES + 2))
+    assert len(endings) == BATCH_EPISODES + 2
     assert len({(one.x, one.y) for one in endings}) > 1
     dead = [one for one in endings if one.outcome == "died"]
     assert dead
