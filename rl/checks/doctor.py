@@ -1,4 +1,4 @@
-"""Execution of checks.
+"""Doctor: runs the checks of an event and collects their results.
 
 doctor = Doctor(print, folder / "doctor.json", only=("data",))
 doctor.add(config=config, levels=levels)       # objects for all later checks

@@ -18,7 +18,7 @@ from nppsim.errors import INTERRUPTED, ConfigError, UserError
 from nppsim.io.signals import ENDING
 from rl.config import ExperimentConfig
 
-PATIENCE = 600  # seconds between SIGTERM and SIGKILL, enough to write a checkpoint
+SHUTDOWN_S = 600  # seconds between SIGTERM and SIGKILL, enough to write a checkpoint
 
 
 class ProcessError(UserError, RuntimeError):
@@ -35,7 +35,7 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # ProcessError replaces its messages
-    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(SHUTDOWN_S))
     settings = LaunchConfig(
         min_nodes=1,
         max_nodes=1,

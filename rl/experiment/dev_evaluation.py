@@ -40,7 +40,7 @@ POLL_S = 0.2  # seconds between checks for a request to stop
 END_S = 10.0  # seconds to wait for the exit status of a process that closed its pipe
 
 
-def stop_if(stop: StopRequest) -> None:
+def raise_if_stopped(stop: StopRequest) -> None:
     """Raise KeyboardInterrupt after a signal that requests the end of the program."""
     if stop.by:
         raise KeyboardInterrupt(f"by {stop.by}")
@@ -65,7 +65,9 @@ def dev_evaluation(setup: TrainingSetup, stop: StopRequest) -> Evaluate:
 
     def play(policy: NppPolicy, decisions: int) -> Evaluation:
         suite = setup.suites.periodic(setup.architecture)
-        found, wins = play_dev_levels(suite, policy, setup.config.evaluation.deterministic, lambda _: stop_if(stop))
+        found, wins = play_dev_levels(
+            suite, policy, setup.config.evaluation.deterministic, lambda _: raise_if_stopped(stop)
+        )
         history.add(decisions, wins)
         return found
 
@@ -149,7 +151,7 @@ class Evaluator:
         Raises EvaluatorError if the process fails or dies, and KeyboardInterrupt at a request to stop.
         """
         while self._arrived is None:
-            stop_if(self.stop)
+            raise_if_stopped(self.stop)
             self._listen(POLL_S)
         (found, wins, seconds), self._arrived = self._arrived, None
         self.path.unlink()

@@ -38,7 +38,7 @@ from nppsim.measure.machine import environment, git_state, machine
 from nppsim.physics.outcomes import NAMES
 from nppsim.replays.replay import MAX_BYTES
 from rl.checks.check import read_results, report_rows
-from rl.checks.checklist import Item, checklist, checklist_table
+from rl.checks.checklist import ChecklistItem, checklist, checklist_table
 from rl.config import ExperimentConfig, PPOConfig
 from rl.config.files import dotted, known_settings
 from rl.config.resume import FINISHED_FILE, RUN_FILE
@@ -268,7 +268,7 @@ class RunRecord:
         return {method: LevelWins.count(episodes) for method, episodes in self.played.items() if episodes}
 
     @cached_property
-    def checklist(self) -> list[Item]:
+    def checklist(self) -> list[ChecklistItem]:
         """Criteria of successful training, and for each whether this training meets it."""
         return checklist(self.folder)
 

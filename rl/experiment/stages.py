@@ -37,7 +37,7 @@ from rl.evaluation.suite import Policy, RandomPolicy
 from rl.evaluation.video import record_evaluation
 from rl.events import open_events
 from rl.experiment.data import load_demonstrations, runs_without_imitation, statistics_of_random_play
-from rl.experiment.dev_evaluation import dev_evaluation, remote_evaluator, stop_if
+from rl.experiment.dev_evaluation import dev_evaluation, raise_if_stopped, remote_evaluator
 from rl.experiment.distill import distill_teacher, teacher_of
 from rl.experiment.plan import plan_of
 from rl.experiment.record import (
@@ -183,7 +183,7 @@ def imitate(training: Training) -> None:
     if initial:
         report = transfer(initial.state_dict(), policy)
         setup.log(f"imitation starts from {setup.config.init_from}; {report}")
-    result, before = clone_behaviour(setup, policy, dataset, ThreadPool(plan.torch_threads))
+    result, before = train_bc_policy(setup, policy, dataset, ThreadPool(plan.torch_threads))
     setup.log(result.table())
     probe = dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS])
     training.pretrained = PretrainedPolicy(policy, result, probe, dataset.runs(), spent_before=before)
@@ -191,7 +191,7 @@ def imitate(training: Training) -> None:
     (setup.folder / UNFINISHED).unlink(missing_ok=True)
 
 
-def clone_behaviour(
+def train_bc_policy(
     setup: TrainingSetup, policy: NppPolicy, dataset: BCDataset, pool: ThreadPool
 ) -> tuple[BCResult, float]:
     """Fit the policy to the demonstrations, resuming after the last finished epoch.
@@ -265,7 +265,7 @@ def ppo(training: Training) -> None:
                 raise KeyboardInterrupt(*interruption.args, newest) from None
         if not ranks.rank:
             save_agent(setup, agent)
-        stop_if(stop)
+        raise_if_stopped(stop)
     events, summary = monitor.events + agent.sampler.events, agent.sampler.summary()
     training.add(events=events, curriculum=summary, speed=agent.speed())
 
@@ -380,7 +380,7 @@ def learn(setup: TrainingSetup, agent: PPO, monitor: TrainingMonitor) -> None:
         total = setup.config.ppo.total_timesteps
         agent.learn(total - agent.num_timesteps, callback=[*callbacks, monitor], reset_num_timesteps=False)
         setup.ranks.share(monitor.stop)
-        stop_if(monitor.stop)
+        raise_if_stopped(monitor.stop)
         agent.logger.close()
         monitor.save(monitor.checkpoints.final)
 

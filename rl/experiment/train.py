@@ -18,7 +18,7 @@ from rl.config.command_line import DRY_RUN, configured, resolve
 from rl.config.files import Given, read_settings, recipe_settings, table_settings
 from rl.config.resume import CONFIG, changes, resumed_config, stored_config, stored_metadata
 from rl.distributed.launch import check_gpus, launch
-from rl.distributed.ranks import RanksError, Started, joined
+from rl.distributed.ranks import RanksError, TorchrunEnvironment, process_group
 from rl.experiment.record import SUMMARY
 from rl.experiment.run import dry_run, run
 from rl.log import Log
@@ -102,7 +102,7 @@ def start(argv: Sequence[str], program: str | Path) -> int:
 
     program: path of the script that all processes run.
     """
-    config, started = resolve(argv), Started.from_environment()
+    config, started = resolve(argv), TorchrunEnvironment.from_environment()
     if f"--{DRY_RUN}" in argv:
         dry_run(config)
         return 0
@@ -116,7 +116,7 @@ def start(argv: Sequence[str], program: str | Path) -> int:
         check_gpus(config)
         return launch(program, argv, settings.processes)
     device = "cpu" if settings.num_gpus == 0 else settings.device
-    with joined(started, settings.distributed_backend, device) as ranks:
+    with process_group(started, settings.distributed_backend, device) as ranks:
         try:
             run(config, ranks=ranks)
             ranks.broadcast(None)  # all processes end together
@@ -129,7 +129,7 @@ def start(argv: Sequence[str], program: str | Path) -> int:
     return 0
 
 
-def as_started(config: ExperimentConfig, started: Started) -> ExperimentConfig:
+def as_started(config: ExperimentConfig, started: TorchrunEnvironment) -> ExperimentConfig:
     """Return the configuration of a process started by torchrun; after a restart, it resumes the unfinished run.
 
     Raises ConfigError if the configuration is for another number of processes.

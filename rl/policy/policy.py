@@ -22,7 +22,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from rl.policy.architectures import get_architecture
 from rl.policy.mirror import averaged, with_mirror_images
 from rl.policy.networks import DeepHeads, Encoder, ObservationError, check_batch
-from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, Memory
+from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, RecurrentLayer
 from rl.policy.subtasks import SUBTASK, HighLevelPolicy
 
 LEARNING_RATE = 3e-4  # default of the optimiser; imitation and PPO set their own
@@ -56,7 +56,7 @@ class NppPolicy(nn.Module):
         self.features_extractor = Encoder(observation_space, architecture)
         width = self.features_extractor.features_dim
         self.high_level = HighLevelPolicy(width, chosen.subtasks) if chosen.subtasks else None
-        self.memory = Memory(width, chosen.memory) if chosen.memory else None
+        self.memory = RecurrentLayer(width, chosen.memory) if chosen.memory else None
         self.mlp_extractor: MlpExtractor | DeepHeads
         if chosen.deep is None:
             self.mlp_extractor = MlpExtractor(width, list(chosen.heads), nn.ReLU, device="cpu")
@@ -209,10 +209,10 @@ class NppPolicy(nn.Module):
         """
         if self.memory:
             raise _needs_player(self.architecture)
-        return self.act_and_remember(obs, deterministic=deterministic, rng=rng)[0]
+        return self.act_with_states(obs, deterministic=deterministic, rng=rng)[0]
 
     @torch.no_grad()
-    def act_and_remember(
+    def act_with_states(
         self, obs: Mapping[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None = None
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return actions as ``act``, and the new recurrent states float32[N, size] (None for a feed-forward policy)."""
@@ -256,7 +256,7 @@ class NppPolicy(nn.Module):
             states = np.zeros((rows, self.memory.size), np.float32) if state is None else state[0]
             begins = np.zeros(rows, bool) if episode_start is None else np.asarray(episode_start, bool)
             arrays[RECURRENT_STATE] = np.where(begins[:, None], np.float32(0), states)
-        actions, new = self.act_and_remember(arrays, deterministic=deterministic)
+        actions, new = self.act_with_states(arrays, deterministic=deterministic)
         return (actions if batched else actions[0]), (None if new is None else (new,))
 
 

@@ -19,8 +19,16 @@ from rl.ppo.logs import ScalarLog
 from rl.ppo.ppo import PPO
 from rl.training.callbacks import PPOCallback
 from rl.training.digests import check_written
-from rl.training.model_selection import Candidate, EarlyStopping, Evaluate, Evaluation, Remote, Retention, in_points
-from rl.training.training_state import Checkpoints
+from rl.training.model_selection import (
+    EarlyStopping,
+    Evaluate,
+    Evaluation,
+    PolicySnapshot,
+    RemoteEvaluator,
+    Retention,
+    in_points,
+)
+from rl.training.training_state import CheckpointFolder
 from rl.upload import Uploader, UploadError
 
 PRINT_SECONDS = 20.0  # time between progress messages
@@ -60,7 +68,7 @@ class TrainingMonitor(PPOCallback):
         uploader: Uploader | None,
         log: Log,
         stop: StopRequest | None = None,
-        remote: Remote | None = None,
+        remote: RemoteEvaluator | None = None,
     ):
         super().__init__()
         self.config = config
@@ -71,14 +79,14 @@ class TrainingMonitor(PPOCallback):
         self.uploader = uploader
         self.log = log
         self.stop = stop or StopRequest()
-        self.checkpoints = Checkpoints(folder / "checkpoints", config.keep_checkpoints)
+        self.checkpoints = CheckpointFolder(folder / "checkpoints", config.keep_checkpoints)
         self.events: list[dict] = []
         self.early = EarlyStopping(config.evaluation)
         self.retention = Retention()
         self._guarded = config.evaluation.retention_guard and config.evaluation.in_training
-        self._best: dict | None = None  # ``Candidate.weights`` of the best policy on the dev levels
+        self._best: dict | None = None  # ``PolicySnapshot.weights`` of the best policy on the dev levels
         self._last: tuple[int, np.ndarray] | None = None  # updates and success of the latest evaluated policy
-        self._pending: Candidate | None = None  # policy that another process evaluates
+        self._pending: PolicySnapshot | None = None  # policy that another process evaluates
         period, self._evaluation_seconds = config.evaluation.periods(
             config.ppo.total_timesteps, config.ppo.time_budget_minutes
         )
@@ -157,7 +165,7 @@ class TrainingMonitor(PPOCallback):
             text = f"trained alone for {ppo.updates} updates; explained variance {ppo.explained_variance:.0%}"
             self._record_event("critic", text)
             if self.retention.bc_success is not None:
-                self._retain(self.retention.bc_success, Candidate.of(ppo))
+                self._retain(self.retention.bc_success, PolicySnapshot.of(ppo))
 
     def _on_training_end(self) -> None:
         self._bar.close()
@@ -176,7 +184,7 @@ class TrainingMonitor(PPOCallback):
         if evaluates and (self._last is None or self._last[0] != self.model.updates):
             found = self._evaluate_now()
             if self._guarded:
-                self._retain(found.levels, Candidate.of(self.model))
+                self._retain(found.levels, PolicySnapshot.of(self.model))
         if self._guarded:
             self._deliver()
         self.model.logger.dump(self.num_timesteps)
@@ -223,10 +231,10 @@ class TrainingMonitor(PPOCallback):
         began = time.monotonic()
         found = ppo.ranks.broadcast(self.evaluate(ppo.policy, self.num_timesteps) if self._is_main else None)
         seconds = time.monotonic() - began
-        self._note(found, Candidate.of(ppo), seconds, seconds)
+        self._note(found, PolicySnapshot.of(ppo), seconds, seconds)
         return found
 
-    def _await_pending(self) -> tuple[Evaluation, Candidate]:
+    def _await_pending(self) -> tuple[Evaluation, PolicySnapshot]:
         """Wait for the evaluation in the other process; return it and the evaluated candidate."""
         candidate = self._pending
         assert candidate is not None
@@ -240,7 +248,7 @@ class TrainingMonitor(PPOCallback):
         self._note(found, candidate, seconds, time.monotonic() - began)
         return found, candidate
 
-    def _note(self, found: Evaluation, of: Candidate, seconds: float, waited: float) -> None:
+    def _note(self, found: Evaluation, of: PolicySnapshot, seconds: float, waited: float) -> None:
         """Log an evaluation.  seconds: its duration.  waited: seconds for which training waited."""
         ppo = self.model
         values = {f"eval/{category}_success": share for category, share in found.rows.items()} | {
@@ -273,14 +281,14 @@ class TrainingMonitor(PPOCallback):
         if rolled_back or self.model.stop_training:
             return  # the current policy has been evaluated, or will be at the end
         if not self.config.evaluation.remote:
-            self._conclude(self._evaluate_now(), Candidate.of(self.model))
+            self._conclude(self._evaluate_now(), PolicySnapshot.of(self.model))
         else:
-            self._pending = Candidate.copy_of(self.model)
+            self._pending = PolicySnapshot.copy_of(self.model)
             if self.remote:
                 self.remote.submit(self._pending.policy, self._pending.decisions)
             self._evaluated_at = self.model.elapsed_s
 
-    def _conclude(self, found: Evaluation, of: Candidate) -> bool:
+    def _conclude(self, found: Evaluation, of: PolicySnapshot) -> bool:
         """Store a policy, roll back, or end training, depending on its evaluation; return True after a roll-back."""
         rolled_back = self._guarded and self._retain(found.levels, of)
         if not of.actor_updates:
@@ -292,7 +300,7 @@ class TrainingMonitor(PPOCallback):
             self.model.stop_training = True
         return rolled_back
 
-    def _retain(self, success: np.ndarray, of: Candidate) -> bool:
+    def _retain(self, success: np.ndarray, of: PolicySnapshot) -> bool:
         """Store the weights if they are the best so far; roll back to the best after a significant loss of success.
 
         Returns True after a roll-back.
@@ -305,7 +313,7 @@ class TrainingMonitor(PPOCallback):
             self._best = copy.deepcopy(of.weights)
             self._write(self.checkpoints.best, of.policy)
             return False
-        loss, has_ended = retention.lost(success), ppo.ranks.broadcast(ppo.progress >= 1.0)
+        loss, has_ended = retention.significant_loss(success), ppo.ranks.broadcast(ppo.progress >= 1.0)
         if loss is None or (has_ended and of.updates != ppo.updates):
             return False  # no loss, or training has ended and will load the best policy anyway
         self._restore_best()
@@ -327,7 +335,7 @@ class TrainingMonitor(PPOCallback):
         """Load the weights of the best policy, which may be the last policy or the BC policy."""
         assert self._last is not None
         self._restore_best()
-        self._record_event("delivered", self.retention.delivery(self._last[1]))
+        self._record_event("delivered", self.retention.delivery_message(self._last[1]))
 
     def _upload(self) -> None:
         if self.uploader:
@@ -387,7 +395,7 @@ class TrainingMonitor(PPOCallback):
         self.retention.load(state["retention"])
         self._best, self._last = state["best"], state["last"]
         self._overall = list(state["overall"])
-        self._pending = state["in_flight"] and Candidate.from_state(self.model, state["in_flight"])
+        self._pending = state["in_flight"] and PolicySnapshot.from_state(self.model, state["in_flight"])
         self.events, self._next = state["events"], state["next"]
         self._evaluating, self.model.reserved_s = state["evaluating"], state["reserved"]
         self._evaluated_at = state["evaluated_at"]

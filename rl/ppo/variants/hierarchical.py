@@ -202,7 +202,7 @@ class HierarchicalPPO(PPO):
         chosen = torch.from_numpy(self._chosen)
         values = self.predict_values(self.observations)
         last = torch.where(chosen.to(self.device), self._high_level_values.to(self.device), values)
-        buffer.high_level_advantages, buffer.high_level_returns = semi_markov(
+        buffer.high_level_advantages, buffer.high_level_returns = compute_smdp_gae(
             buffer.rewards,
             buffer.high_level_values,
             buffer.chooses,
@@ -292,7 +292,7 @@ def hierarchy_metrics(buffer: HierarchicalBuffer, chosen: np.ndarray) -> dict[st
     return metrics
 
 
-def semi_markov(
+def compute_smdp_gae(
     rewards: torch.Tensor,
     values: torch.Tensor,
     chooses: torch.Tensor,

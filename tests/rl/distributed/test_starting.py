@@ -10,7 +10,7 @@ from nppsim.io.files import write_json
 from rl.config import ExperimentConfig, HardwareConfig
 from rl.config.resume import CONFIG
 from rl.distributed.launch import _cause
-from rl.distributed.ranks import SINGLE_PROCESS, Started
+from rl.distributed.ranks import SINGLE_PROCESS, TorchrunEnvironment
 from rl.experiment.record import SUMMARY
 from rl.experiment.run import run
 from rl.experiment.train import as_started, unfinished
@@ -23,17 +23,17 @@ def with_processes(count, **more):
 
 
 def started(size, restarts=0):
-    return Started(rank=0, size=size, local_rank=0, local_size=size, restarts=restarts)
+    return TorchrunEnvironment(rank=0, size=size, local_rank=0, local_size=size, restarts=restarts)
 
 
 def test_started_from_environment_of_torchrun(monkeypatch):
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    assert Started.from_environment() is None
+    assert TorchrunEnvironment.from_environment() is None
     for name, value in {"RANK": 3, "WORLD_SIZE": 4, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
-    assert Started.from_environment() == Started(3, 4, 1, 2, 2)
+    assert TorchrunEnvironment.from_environment() == TorchrunEnvironment(3, 4, 1, 2, 2)
     assert as_started(CONFIG_OF_ONE, started(4)).hardware.processes == 4
     assert as_started(CONFIG_OF_ONE, started(1)) == CONFIG_OF_ONE
 

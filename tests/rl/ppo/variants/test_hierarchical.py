@@ -17,7 +17,7 @@ from rl.policy.subtasks import EXPLORE, NO_SUBTASK, SUBTASK, SUBTASKS
 from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
 from rl.ppo.losses import LossWeights
 from rl.ppo.ppo import compute_gae
-from rl.ppo.variants.hierarchical import semi_markov
+from rl.ppo.variants.hierarchical import compute_smdp_gae
 
 from learners import AT_ONCE, CATEGORIES, LEVELS, logged, make_ppo, roll_out, statistics, weights
 
@@ -65,7 +65,7 @@ def test_semi_markov_equals_naive_computation(seed, steps, gamma, decay):
     chooses = rng.random((steps, 3)) < 0.4
     chooses[1:] |= ends[:-1]
     given_ = (torch.from_numpy(part) for part in (rewards, values, chooses, ends, last))
-    found = semi_markov(*given_, gamma, decay)
+    found = compute_smdp_gae(*given_, gamma, decay)
     for env in range(3):
         columns = (part[:, env] for part in (rewards, values, chooses, ends))
         wanted = naive_semi_markov(*columns, last[env], gamma, decay)
@@ -76,7 +76,7 @@ def test_semi_markov_equals_naive_computation(seed, steps, gamma, decay):
 def test_returns_of_choices_by_hand():
     """Choices before decisions 1 (lasts 2), 3 (lasts 1, the episode's last) and 4 (goes on after the rollout)."""
     column = lambda *values: torch.tensor(values)[:, None]  # noqa: E731
-    advantages, returns = semi_markov(
+    advantages, returns = compute_smdp_gae(
         column(1.0, 2.0, 4.0, 8.0, 16.0),
         column(10.0, 99.0, 20.0, 30.0, 99.0),
         column(True, False, True, True, False),
@@ -95,7 +95,7 @@ def test_choices_before_every_decision_have_the_usual_advantages():
     rewards, values = torch.randn(2, 9, 4, generator=rng)
     ends, last = torch.rand(9, 4, generator=rng) < 0.3, torch.randn(4, generator=rng)
     wanted = compute_gae(rewards, values, ends, last, 0.9, 0.8)
-    found = semi_markov(rewards, values, torch.ones_like(ends), ends, last, 0.9, 0.8)
+    found = compute_smdp_gae(rewards, values, torch.ones_like(ends), ends, last, 0.9, 0.8)
     for have, want in zip(found, wanted, strict=True):
         torch.testing.assert_close(have, want)
 
