@@ -1,6 +1,6 @@
 """Metrics of PPO (tags of Stable-Baselines3, and ``sim/``, ``reward/``, ``actions/``), written to CSV and TensorBoard.
 
-    log = ScalarLog(folder)                              # new run: deletes the table of an earlier attempt
+    log = ScalarLog(folder)                              # new run: deletes an existing table
     log = ScalarLog(folder, rows=8, purge_step=4097)     # resumed run: continues from the state at the checkpoint
     Logger(str(folder), log.outputs)
     log.written                                          # number of rows, for the next checkpoint
@@ -68,12 +68,12 @@ TABLE = "progress.csv"
 MAX_TABLE_BYTES = 1 << 28  # largest size of a table; usual tables have up to 5 MB
 _REMEDY = "restore it from a copy of the run"
 BOARD = "tensorboard"
-RESULTS = ("rollout/success_rate", "eval/all_success")  # metrics that TensorBoard shows with the hyperparameters
+RESULTS = ("rollout/success_rate", "eval/all_success")  # metrics of the HPARAMS tab of TensorBoard
 GROUPS = ("time", "rollout", "eval", "overview", "train", "reward", "sim", "actions")  # tag prefixes in column order
 
 
 class ScalarLog:
-    """CSV table and TensorBoard events of PPO.
+    """Logger outputs of one run: CSV table and TensorBoard events.
 
     folder: folder of the run.
     rows: number of rows of the table to resume from; later rows are deleted.

@@ -212,7 +212,7 @@ class MetadataDifference:
 
 
 def differences(runs: Sequence[Metadata]) -> list[MetadataDifference]:
-    """Return the metadata in which runs differ.  An entry that a run lacks is ABSENT."""
+    """Return the metadata in which runs differ.  An entry that a run did not store is ABSENT."""
     found = []
     for part in PARTS:
         tables = [metadata.get(part, {}) for metadata in runs]

@@ -169,7 +169,7 @@ def test_a_checkpoint_of_another_version_or_with_other_frames_per_decision_is_an
     training = checkpoint.load(path)["training"]
     training["monitor"] |= {"retention": {}}
     checkpoint.save(path, ppo.policy, frame_skip=4, config=monitor.config.to_dict(), training=training)
-    message = "lacks 'bc_success', so training cannot resume from it: use the version .*, or train again"
+    message = "has no 'bc_success', so training cannot resume from it: use the version .*, or train again"
     with pytest.raises(CheckpointError, match=message):
         begin(monitor.config)
 
