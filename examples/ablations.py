@@ -1,10 +1,12 @@
 """Variants that are known to be worse, for A/B comparisons: a plug-in for scripts/train_and_compare.py and ab_compare.py.
 
-    python scripts/ab_compare.py --common "..." --b "--plugin examples/ablations.py --reward-preset legacy_october"
-    python scripts/ab_compare.py --common "..." --a "--curriculum learning_progress" \\
-        --b "--plugin examples/ablations.py --curriculum original_learning_progress"
-    ABLATION=zeroed_gradients python scripts/ab_compare.py --common "--gradient-accumulation 4 ..." \\
-        --b "--plugin examples/ablations.py"
+    python scripts/ab_compare.py --b "--plugin examples/ablations.py --reward-preset legacy_october" -- FLAGS
+    python scripts/ab_compare.py --a "--curriculum learning_progress" \\
+        --b "--plugin examples/ablations.py --curriculum original_learning_progress" -- FLAGS
+    ABLATION=zeroed_gradients python scripts/ab_compare.py --b "--plugin examples/ablations.py" \\
+        -- --gradient-accumulation 4 FLAGS
+
+FLAGS are the flags of scripts/train_and_compare.py for both A and B.
 
 legacy_october: reward weights of a run in which dying paid more than staying alive.
 legacy_recommended: the weights that an analysis of that run proposed.

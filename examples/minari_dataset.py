@@ -6,7 +6,7 @@ from pathlib import Path
 import minari
 
 from bc.demonstrations import find_replays, load_demonstrations
-from bc.minari import About, export_minari
+from bc.minari import MinariMetadata, export_minari
 
 SHIPPED = Path(__file__).parents[1] / "datasets" / "demonstrations" / "simplest.h5"
 
@@ -14,7 +14,7 @@ SHIPPED = Path(__file__).parents[1] / "datasets" / "demonstrations" / "simplest.
 def main(replays: str = str(SHIPPED), most: int = 20) -> list[int]:
     """Export at most ``most`` replays; return the number of episodes of each dataset."""
     found = load_demonstrations(find_replays(replays)[:most], frame_skip=4)
-    about = About("example", author="you", author_email="you@example.com", code_permalink="https://example.com")
+    about = MinariMetadata("example", "you", "you@example.com", "https://example.com")
     counts = []
     for name in export_minari(found, about, observations=("state", "reachability")):
         dataset = minari.load_dataset(name)

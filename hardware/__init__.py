@@ -3,7 +3,7 @@
 ``plan`` is the entry point; ``python scripts/hardware_plan.py --architecture NAME`` prints a plan for any machine.
 """
 
-from hardware.compute import Benchmark, Candidate, Timings
+from hardware.compute import Benchmark, ComputeOption, Timings
 from hardware.machine import Gpu, Machine, PlanError, detect
 from hardware.memory import UpdateMemory, estimate_update, measure_update
 from hardware.plan import Plan, Speed, plan, plan_table
@@ -16,8 +16,8 @@ __all__ = [
     "PRECISIONS",
     "PROFILES",
     "Benchmark",
-    "Candidate",
     "Chosen",
+    "ComputeOption",
     "Gpu",
     "Machine",
     "Plan",

@@ -17,7 +17,7 @@ BF16_GAIN = 1.1  # minimum speed-up for which the rounding of bf16 is accepted
 BUSY = 0.1  # maximum share of the cores that other programs may use while numbers of threads are compared
 
 
-class Candidate(NamedTuple):
+class ComputeOption(NamedTuple):
     """Precision and number of threads of an update on the CPU."""
 
     precision: str  # one of PRECISIONS
@@ -33,7 +33,7 @@ class Timings(NamedTuple):
     date: str = ""  # ISO date of stored timings; "" for new timings
 
 
-Benchmark = Callable[[int, list[Candidate]], Timings]  # (decisions per minibatch, candidates) -> timings
+Benchmark = Callable[[int, list[ComputeOption]], Timings]  # (decisions per minibatch, candidates) -> timings
 
 
 def choose_compute(constraints: Constraints, minibatch_size: int, benchmark: Benchmark | None) -> dict[str, Chosen]:
@@ -57,7 +57,7 @@ def choose_compute(constraints: Constraints, minibatch_size: int, benchmark: Ben
     if benchmark is None or gpus or len(given) == 2:
         return usual | given
     candidates = [
-        Candidate(precision, threads)
+        ComputeOption(precision, threads)
         for precision in ([request.precision] if request.precision else PRECISIONS)
         for threads in ([request.torch_threads] if request.torch_threads else _counts(constraints.cores))
     ]
@@ -65,7 +65,7 @@ def choose_compute(constraints: Constraints, minibatch_size: int, benchmark: Ben
     return _fastest(candidates, benchmark(each, candidates), each) | given
 
 
-def _fastest(candidates: Sequence[Candidate], timings: Timings, minibatch_size: int) -> dict[str, Chosen]:
+def _fastest(candidates: Sequence[ComputeOption], timings: Timings, minibatch_size: int) -> dict[str, Chosen]:
     """Choose the precision by CPU time, which other programs hardly affect, and the number of threads by wall-clock time.
 
     If other programs use the cores, wall-clock time is meaningless, and the largest number of threads is chosen.
@@ -95,7 +95,7 @@ def _counts(cores: int) -> list[int]:
     return sorted({*(1 << n for n in range(most.bit_length()) if 1 << n < most), most})
 
 
-def _describe(seconds: dict[Candidate, float]) -> str:
+def _describe(seconds: dict[ComputeOption, float]) -> str:
     """Format timings as ``float32 by threads 1: 56 ms, 2: 31 ms; bf16 by threads 1: 18 ms, 2: 10 ms``."""
     rows = []
     for precision in PRECISIONS:

@@ -44,13 +44,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else list(argv)
 
-    def job() -> int | None:
-        if argv and argv[0] not in _COMMANDS and argv[0] in (others := _plugin_commands()):
-            return others[argv[0]].load()(argv[1:])
+    def function() -> int | None:
+        if argv and argv[0] not in _COMMANDS and argv[0] in (plugins := _plugin_commands()):
+            return plugins[argv[0]].load()(argv[1:])
         arguments = _parser().parse_args(argv)
-        return arguments.job(arguments)
+        return arguments.function(arguments)
 
-    return errors.run(job)
+    return errors.run(function)
 
 
 def _command(name: str, text: str, flags: Flags) -> Callable[[Command], Command]:
@@ -72,13 +72,13 @@ def _plugin_commands() -> dict[str, EntryPoint]:
 
 
 def _parser() -> Parser:
-    others = ", ".join(_plugin_commands())
-    epilog = f"further commands, each with a --help of its own: {others}" if others else None
+    plugins = ", ".join(_plugin_commands())
+    epilog = f"further commands, each with a --help of its own: {plugins}" if plugins else None
     parser = Parser(prog="nppsim", description=nppsim.__doc__, epilog=epilog)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, (job, flags, text) in _COMMANDS.items():
+    for name, (function, flags, text) in _COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
-        command.set_defaults(job=job, parser=command)
+        command.set_defaults(function=function, parser=command)
         flags(command)
     return parser
 
@@ -191,15 +191,15 @@ def _replays(arguments: argparse.Namespace) -> int:
 
     files, played = playback.find_files(arguments.paths), []
 
-    def gathered() -> Iterator[playback.PlaybackResult]:
+    def results() -> Iterator[playback.PlaybackResult]:
         for one in playback.play_files(files):
             played.append(one)
             yield one
 
     if arguments.json:
-        print(json.dumps([asdict(one) for one in gathered()], indent=2))
+        print(json.dumps([asdict(one) for one in results()], indent=2))
     else:
-        for line in playback.lines(gathered()):
+        for line in playback.lines(results()):
             print(line, flush=True)
     return 1 if any(one.ending == playback.UNREADABLE for one in played) else 0
 
@@ -314,7 +314,7 @@ def _render_flags(parser: Parser) -> None:
 @_command("render", "draw a level, the path of a replay, or a sheet of levels (extra: video)", _render_flags)
 def _render(arguments: argparse.Namespace) -> None:
     errors.needed("PIL", "video")
-    from nppsim.pictures.schemes import painted
+    from nppsim.pictures.schemes import colour_scheme
 
     if arguments.replays and not arguments.sheet:
         raise ConfigError("--replays needs --sheet; give --replay FILE to draw the path of one run")
@@ -324,7 +324,7 @@ def _render(arguments: argparse.Namespace) -> None:
         raise ConfigError("give LEVEL and OUT.png, or --sheet DIR and OUT.png")
     *level, out = arguments.paths
     _check_picture(out, "OUT.png")
-    with painted(arguments.colours):
+    with colour_scheme(arguments.colours):
         if arguments.sheet:
             _save_and_report(_sheet(arguments), out)
         else:
@@ -435,7 +435,7 @@ def _film(arguments: argparse.Namespace) -> None:
         errors.needed(module, "video")
     from nppsim.pictures.film import record
     from nppsim.pictures.render import FilmSettings
-    from nppsim.pictures.schemes import painted
+    from nppsim.pictures.schemes import colour_scheme
     from nppsim.planner.second_run import second_run
 
     check_output_file(arguments.out, "OUT.mp4", ".mp4")
@@ -444,9 +444,9 @@ def _film(arguments: argparse.Namespace) -> None:
     run = nppsim.simulate(level, replay.inputs)
     title = (level.title.strip() or Path(arguments.replay).name) if arguments.title is None else arguments.title
     second, name = second_run(level, arguments.ghost) if arguments.ghost else (None, "")
-    look = FilmSettings(fps=arguments.fps, scale=arguments.scale, title=title, second=second, second_name=name)
-    with painted(arguments.colours):
-        record(arguments.out, level, replay.inputs, look, run=run)
+    settings = FilmSettings(fps=arguments.fps, scale=arguments.scale, title=title, second=second, second_name=name)
+    with colour_scheme(arguments.colours):
+        record(arguments.out, level, replay.inputs, settings, run=run)
     print(
         f"{arguments.out}: {run.outcome} after {run.frames} frames ({time_text(run.frames)}); support: {level.support_line}"
     )
@@ -519,8 +519,8 @@ def _plan(arguments: argparse.Namespace) -> None:
     run = plan(level, settings.frame_skip, objective=objective, budget=budget, noise=settings.noise, **same)
     if run is None:
         remedy = "raise --budget" if LevelBank([level]).reachable[0] else "no path leads via an exit switch to its exit"
-        odd = f"; warnings about the level: {'; '.join(level.warnings[:3])}" if level.warnings else ""
-        raise ConfigError(f"{arguments.level}: no run found in {settings.budget} frames; {remedy}{odd}")
+        warnings = f"; warnings about the level: {'; '.join(level.warnings[:3])}" if level.warnings else ""
+        raise ConfigError(f"{arguments.level}: no run found in {settings.budget} frames; {remedy}{warnings}")
     if arguments.polish and objective == TIME:
         try:
             for better in better_runs(level, run, TIME, settings.frame_skip, budget=arguments.polish, **same):

@@ -1,7 +1,7 @@
 """User errors, and the common entry point ``run`` of all command lines.
 
-Errors that a user can cause or remedy are a ``UserError``, or an ``OSError`` that names its file.  For these, and for lack
-of memory, a command prints one line and exits with status 2.  Any other exception is a bug, and its traceback is printed.
+Errors that a user can cause or remedy are a ``UserError``, or an ``OSError`` that names its file.  For these, and if memory
+is exhausted, a command prints one line and exits with status 2.  Any other exception is a bug, and its traceback is printed.
 """
 
 import difflib
@@ -42,7 +42,7 @@ _SECRET_TEXT = re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|(?<=://)[^/@\s]+(?=@)"
 
 
 class UserError(Exception):
-    """Base class of errors that the user can remedy; the message says what is wrong, where, and what to do."""
+    """Base class of errors that the user can remedy; the message names the problem, its place and the remedy."""
 
 
 class ConfigError(UserError, ValueError):
@@ -140,8 +140,8 @@ def _user_message(error: Exception) -> str:
             where = _full_folders() or "standard output"  # other writers name their file (``nppsim.io.files.naming``)
         return f"{where and f'{where}: '}{what}; {_REMEDIES.get(error.errno or 0, 'check the path')}"
     if isinstance(error, MemoryError) or any(text in str(error) for text in _NO_MEMORY):
-        said = str(error).partition("\n")[0]
-        return f"out of memory{said and f' ({said})'}; choose smaller sizes, or end other programs"
+        reason = str(error).partition("\n")[0]
+        return f"out of memory{reason and f' ({reason})'}; choose smaller sizes, or end other programs"
     return ""
 
 
@@ -174,7 +174,7 @@ def _stopped_by_signals() -> Iterator[None]:
             signal.signal(handled, signal.SIG_IGN)  # a closing terminal sends SIGHUP twice
         raise KeyboardInterrupt(f"by {signal.Signals(number).name}")
 
-    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows lacks SIGHUP
+    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no SIGHUP
     before = {}
     if threading.current_thread() is threading.main_thread():  # other threads cannot set handlers
         before = {number: signal.getsignal(number) for number in known if signal.getsignal(number) == signal.SIG_DFL}

@@ -125,7 +125,7 @@ def _check(trace: dict[str, np.ndarray], case: str) -> None:
     more = (("entities", "entity_state"), ("movers", "mover_pos"))
     needed = _DATASETS | {named for given, named in more if rows.get(given)}
     if missing := needed - trace.keys():
-        raise TraceError(f"{case} lacks {', '.join(sorted(missing))}: this is not a trace file")
+        raise TraceError(f"{case} does not contain {', '.join(sorted(missing))}: this is not a trace file")
     shapes: dict[str, tuple[str, tuple[int | None, ...]]] = {  # dataset -> (dtype kinds, shape); None: any length
         "map": ("u", (None,)),
         "inputs": ("u", (None,)),
@@ -146,4 +146,4 @@ def _check(trace: dict[str, np.ndarray], case: str) -> None:
     if rows["inputs"] > rows["frames"] + _MORE_INPUTS:
         raise TraceError(f"{case}: {rows['inputs']} inputs for {rows['frames']} frames")
     if rows.get("movers") and not {*map(tuple, trace["movers"].tolist())} <= {*map(tuple, trace["entities"].tolist())}:
-        raise TraceError(f"{case}: the dataset 'movers' contains entities that 'entities' lacks")
+        raise TraceError(f"{case}: the dataset 'movers' contains entities that 'entities' does not contain")

@@ -1,4 +1,4 @@
-"""The studio's plug-in for this project's agents (entry point of the group ``nppsim.agents``)."""
+"""Plug-in of the studio for agents of this project (entry point of the group ``nppsim.agents``)."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ _SHIPPED = "agents/vision_free_foresight.safetensors"  # in the shipped data
 
 
 def checkpoints() -> Any:
-    """``rl.studio.Checkpoints``.  Raises MissingPackageError without PyTorch."""
+    """Return the plug-in ``rl.studio.CheckpointPlugin``.  Raises MissingPackageError without PyTorch."""
     needed("torch", "train")
-    from rl.studio import Checkpoints
+    from rl.studio import CheckpointPlugin
 
-    return Checkpoints(DATASETS and DATASETS / _SHIPPED)
+    return CheckpointPlugin(DATASETS and DATASETS / _SHIPPED)

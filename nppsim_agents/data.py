@@ -10,7 +10,7 @@ from nppsim.errors import UserError
 
 
 def main(argv: Sequence[str]) -> int:
-    """Returns the exit status: 0, or 2 for bad input."""
+    """Copy the shipped data to a new folder; return the exit status: 0, or 2 for bad input."""
 
     def job() -> None:
         if len(argv) != 1 or argv[0].startswith("-"):

@@ -419,13 +419,13 @@ def _misaligned(data: bytes) -> str:
             f"byte {COUNTS_OFFSET + 2 * kind}: {counts[kind]} records of type {kind} are stated, at most {MAX_RECORDS} "
             "can be used: this is not an N++ map"
         )
-    if lacking := _lacking(data, counts):
-        return f"lacks {lacking} of the stated records, all at its end: it was cut off, copy or download it again"
+    if missing := _missing_records(data, counts):
+        return f"{missing} of the stated records are missing at its end: it was cut off, copy or download it again"
     return ""
 
 
-def _lacking(data: bytes, stated: np.ndarray) -> int:
-    """Return how many records a map file lacks at its end; 0 if the stated counts do not show that it was cut off.
+def _missing_records(data: bytes, stated: np.ndarray) -> int:
+    """Return how many records are missing at the end of a map file; 0 if the stated counts do not show that it was cut off.
 
     Records are in the order of their types, except that switches follow their doors.  Counts of exits and death balls are
     not compared, as the simulator uses the stated ones.

@@ -128,7 +128,8 @@ def _beam_clearance(laser, area, rules, walls, entities):
 
 @entry
 def find_near(level, entities, movers, world, area, later, clearances, near):
-    """Write to ``near``, bool[M], whether each mover is an exit or may affect a ninja that stays in an area; for tests.
+    """Write to ``near``, bool[M], whether each mover is an exit or may affect a ninja that stays in an area; for
+    the reference implementation (``nppsim.shadow``).
 
     clearances: float64[M], output.  Other arguments: see ``find_clearances``.
     """

@@ -111,7 +111,7 @@ class ObservationStatistics:
         """
         absent = [field for field in ("keys", "fingerprint", "count", "mean", "std") if field not in data]
         if absent:
-            raise StatisticsError(f"observation statistics lack {', '.join(absent)}: measure them again")
+            raise StatisticsError(f"observation statistics do not contain {', '.join(absent)}: measure them again")
         try:
             result = cls(data["keys"])
         except ValueError as error:
@@ -122,7 +122,7 @@ class ObservationStatistics:
         for key in result.float_keys:
             for field in ("mean", "std"):
                 if key not in data[field]:
-                    raise StatisticsError(f"observation statistics lack {field} of {key}: measure them again")
+                    raise StatisticsError(f"observation statistics do not contain {field} of {key}: measure them again")
                 values = np.asarray(data[field][key], dtype=np.float64)
                 shape = layout.SPECS[key].shape
                 if values.shape != shape:
@@ -144,7 +144,7 @@ class ObservationStatistics:
 
     def _checked(self, key: str, observations: Mapping[str, np.ndarray]) -> np.ndarray:
         if key not in observations:
-            raise StatisticsError(f"batch lacks {key}; it has {', '.join(observations) or 'nothing'}")
+            raise StatisticsError(f"batch does not contain {key}; it has {', '.join(observations) or 'nothing'}")
         values = np.asarray(observations[key], dtype=np.float64)
         shape = layout.SPECS[key].shape
         if values.ndim != len(shape) + 1 or values.shape[1:] != shape:

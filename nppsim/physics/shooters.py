@@ -53,7 +53,7 @@ GAUSS_TARGETING = 180  # half frames of good aim before the crosshair is fixed
 GAUSS_PREFIRE = 15  # frames from the fixing of the crosshair to the shot
 GAUSS_POSTFIRE = 15  # frames after the shot
 # Zones by the distance in px from the crosshair to the point aimed at: the zone is the first whose entry of
-# GAUSS_DISTANCES is below the distance.  GAUSS_CREDIT: half frames of good aim credited per frame in the zone.
+# GAUSS_DISTANCES is below the distance.  GAUSS_CREDIT: half frames of good aim added per frame in the zone.
 # GAUSS_GAIN: fraction of the distance that the crosshair moves per frame.
 GAUSS_DISTANCES = np.array([96.0, 42.0, 24.0, -1.0])
 GAUSS_CREDIT = np.array([0, 1, 3, 7])
@@ -66,7 +66,7 @@ CHAINGUN_INTERVAL = 9  # frames between shots, and before the first one
 CHAINGUN_SHOTS = 7
 CHAINGUN_FIRING = 72  # frames in FIRING, after the direction is fixed
 CHAINGUN_POSTFIRE = 90  # frames in POSTFIRE
-CHAINGUN_SPREAD = 0.3  # width of the fan of shots, as a fraction of the distance from the drone
+CHAINGUN_SPREAD = 0.3  # spread of the shots, as a fraction of the distance from the drone
 
 # Laser drones.
 LASER_DRONE_SPEED = 2.0 / 7.0  # px per frame

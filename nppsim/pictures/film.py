@@ -16,17 +16,22 @@ from nppsim.io.files import replacing
 from nppsim.levels.level import Level
 from nppsim.physics.outcomes import DIED, NAMES
 from nppsim.pictures import render
-from nppsim.pictures.render import USUAL, FilmSettings
+from nppsim.pictures.render import DEFAULT_SETTINGS, FilmSettings
 from nppsim.simulate import Run, simulate
 
 CRF = 20  # quality of x264: 18 is visually lossless, 28 shows artefacts
 HOLD_S = 1.0  # seconds for which the last picture is shown
-AGAIN_S = 0.75  # seconds before a death that are repeated in slow motion
-SLOWER = 5  # slow-motion factor
+REPEAT_S = 0.75  # seconds before a death that are repeated in slow motion
+SLOW_FACTOR = 5  # slow-motion factor
 
 
 def record(
-    path: str | os.PathLike, level: Level, inputs: np.ndarray, look: FilmSettings = USUAL, *, run: Run | None = None
+    path: str | os.PathLike,
+    level: Level,
+    inputs: np.ndarray,
+    settings: FilmSettings = DEFAULT_SETTINGS,
+    *,
+    run: Run | None = None,
 ) -> Path:
     """Film one episode in real time, repeat a death in slow motion, and return ``path``.
 
@@ -34,12 +39,12 @@ def record(
 
     inputs: uint8[frames], N++ input bytes.
     run: result of ``nppsim.simulate(level, inputs)``; None: this function simulates the inputs.
-    Raises MissingPackageError without PyAV or Pillow, RenderError for an invalid ``look``.
+    Raises MissingPackageError without PyAV or Pillow, RenderError for an invalid ``settings``.
     """
     av = needed("av", "video")
     run = run or simulate(level, inputs)
-    pictures, fps = render.frames(level, inputs, look, run=run), look.fps
-    again = round(AGAIN_S * fps) if (look.outcome or run.outcome) == NAMES[DIED] else 0
+    pictures, fps = render.frames(level, inputs, settings, run=run), settings.fps
+    again = round(REPEAT_S * fps) if (settings.outcome or run.outcome) == NAMES[DIED] else 0
     with replacing(path) as temporary:
         # absolute: in a relative path, FFmpeg interprets text before ":" as a protocol
         with av.open(os.path.abspath(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as container:
@@ -49,13 +54,13 @@ def record(
             stream.codec_context.thread_count = 1
             first = next(pictures)
             stream.height, stream.width = first.shape[:2]
-            for picture in _ended(itertools.chain([first], pictures), round(HOLD_S * fps), again):
+            for picture in _with_ending(itertools.chain([first], pictures), round(HOLD_S * fps), again):
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
             container.mux(stream.encode())
     return Path(path)
 
 
-def _ended(pictures: Iterator[np.ndarray], hold: int, again: int) -> Iterator[np.ndarray]:
+def _with_ending(pictures: Iterator[np.ndarray], hold: int, again: int) -> Iterator[np.ndarray]:
     """Yield the pictures and hold the last one; then repeat the last ``again`` pictures slowly and hold again."""
     last: deque[np.ndarray] = deque(maxlen=max(again, 1))
     for picture in pictures:
@@ -64,5 +69,5 @@ def _ended(pictures: Iterator[np.ndarray], hold: int, again: int) -> Iterator[np
     yield from itertools.repeat(picture, hold)
     if again:
         for picture in last:
-            yield from itertools.repeat(picture, SLOWER)
+            yield from itertools.repeat(picture, SLOW_FACTOR)
         yield from itertools.repeat(picture, hold)

@@ -74,7 +74,7 @@ class FilmSettings:
     notes: Sequence[str] = ()
 
 
-USUAL = FilmSettings()
+DEFAULT_SETTINGS = FilmSettings()
 
 
 def draw_level(level: Level, scale: float = 1.0, *, crop: bool = False, ninja: bool = True) -> "Image":
@@ -99,7 +99,7 @@ def film_steps(num_frames: int, fps: int) -> list[int]:
 
 
 def frames(
-    level: Level, inputs: np.ndarray, look: FilmSettings = USUAL, *, run: Run | None = None
+    level: Level, inputs: np.ndarray, look: FilmSettings = DEFAULT_SETTINGS, *, run: Run | None = None
 ) -> Iterator[np.ndarray]:
     """Yield the pictures of a film: uint8[H, W, 3], H and W even, one for each of ``film_steps``.
 

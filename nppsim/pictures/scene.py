@@ -84,7 +84,7 @@ class Scene:
         self.moving = [entity for entity in self.entities if entity.kind in _MOVING]
         self.still = [entity for entity in self.entities if entity.kind not in _MOVING]
         self._areas = [
-            (entity, None if entity.kind in _MOVING else touched(entity, self.looks[entity]))
+            (entity, None if entity.kind in _MOVING else drawing_area(entity, self.looks[entity]))
             for entity in self.entities
         ]  # areas of entities that do not move
         self._classes = _tile_classes(level, region, ppt * OVERSAMPLE)
@@ -238,7 +238,7 @@ class Scene:
         for entity, at_rest in self._areas:
             if at_rest is None and not movers:
                 continue
-            if _overlap(at_rest or touched(entity, looks[entity]), area):
+            if _overlap(at_rest or drawing_area(entity, looks[entity]), area):
                 draw_entity(canvas, entity, looks[entity])
         if ninja is not None:
             draw_ninja(canvas, ninja)
@@ -259,7 +259,7 @@ class RunPicture:
         """Set the current looks, and the path of the ninja so far (float[n, 2], px)."""
         for entity in self.scene.still:
             if looks[entity] != self.looks[entity]:
-                self.scene.repaint(self.ground, touched(entity, looks[entity]), looks, path)
+                self.scene.repaint(self.ground, drawing_area(entity, looks[entity]), looks, path)
         if self._drawn < len(path) - 1:
             self.scene.repaint(self.ground, around(path[self._drawn :], _TRACE_PX), looks, path)
         self.looks, self._drawn = looks, len(path) - 1
@@ -268,7 +268,7 @@ class RunPicture:
         """Return a new picture with the moving entities, the ninja and aims."""
         picture = self.ground.copy()
         for entity in self.scene.moving:
-            self.scene.repaint(picture, touched(entity, self.looks[entity]), self.looks, path, ninja)
+            self.scene.repaint(picture, drawing_area(entity, self.looks[entity]), self.looks, path, ninja)
         self.scene.repaint(picture, around([ninja.at], NINJA_REACH), self.looks, path, ninja)
         self.scene.add_aims(picture, aims)
         return picture
@@ -363,7 +363,7 @@ def ninja_looks(level: Level, run: Run, inputs: np.ndarray) -> list[NinjaPose]:
     return looks
 
 
-def touched(entity: DrawnEntity, look: EntityAppearance) -> Area:
+def drawing_area(entity: DrawnEntity, look: EntityAppearance) -> Area:
     """Return the area that contains the drawing of an entity."""
     if entity.kind in _MOVING:
         return around([look.at], REACH)

@@ -1,6 +1,6 @@
 """Colour schemes of levels, for the studio, pictures and films.
 
-with painted("ocean"):
+with colour_scheme("ocean"):
     record("run.mp4", level, inputs)
 """
 
@@ -41,7 +41,7 @@ _GLOW = 0.35  # share of ``red`` in ``glow``, the colour around a beam; the rest
 
 
 @contextmanager
-def painted(scheme: str) -> Iterator[None]:
+def colour_scheme(scheme: str) -> Iterator[None]:
     """Draw pictures in the colours of a scheme, in this process, until the block ends."""
     usual, chosen = asdict(PALETTE), dict(SCHEMES[scheme])
     if chosen:

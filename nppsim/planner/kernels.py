@@ -332,5 +332,6 @@ def _mix_progress(key, ninja, entities, world):
 
 @entry
 def begin(state, world):
+    """Set the first state to the start of the bank's only level."""
     state.ninja[0]["level"] = 0
     start(state.ninja[0], state.entities[0], state.movers[0], world, 0)

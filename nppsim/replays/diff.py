@@ -19,7 +19,7 @@ APART_PX = 1.0  # distance of the ninjas above which the positions differ
 
 
 @dataclass(frozen=True)
-class Mark:
+class Milestone:
     """A milestone on the path to the exit.
 
     remaining_px: path length from the milestone to the exit.
@@ -49,7 +49,7 @@ class RunDifference:
     frames: tuple[int, int]
     outcomes: tuple[str, str]
     scores: tuple[float | None, float | None]
-    marks: tuple[Mark, ...]
+    marks: tuple[Milestone, ...]
     total: int | None
 
 
@@ -94,7 +94,7 @@ def _inputs_part(a: np.ndarray, b: np.ndarray) -> int | None:
     return None if len(a) == len(b) else common + 1
 
 
-def _marks(bank: LevelBank, run_a: Run, run_b: Run, sections: int) -> Iterator[Mark]:
+def _marks(bank: LevelBank, run_a: Run, run_b: Run, sections: int) -> Iterator[Milestone]:
     """Yield marks at equal distances along the path; the last one is the exit."""
     length = float(bank.path_length[0])
     if length >= MAX_PATH:
@@ -109,7 +109,7 @@ def _marks(bank: LevelBank, run_a: Run, run_b: Run, sections: int) -> Iterator[M
         wanted = length * (sections - k) / sections
         frame_a, frame_b = (_first(left <= wanted) for left in all_left)
         lead = None if frame_a is None or frame_b is None else frame_b - frame_a
-        yield Mark(wanted, frame_a, frame_b, lead)
+        yield Milestone(wanted, frame_a, frame_b, lead)
 
 
 def _first(reached: np.ndarray) -> int | None:
@@ -169,7 +169,7 @@ def difference_text(difference: RunDifference) -> str:
     return "\n".join(lines)
 
 
-def _rows(marks: Iterable[Mark]) -> Iterator[tuple[str, ...]]:
+def _rows(marks: Iterable[Milestone]) -> Iterator[tuple[str, ...]]:
     before: int | None = 0
     for mark in marks:
         gained = None if mark.lead is None or before is None else mark.lead - before

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 MAX_EDITORS = 8  # maximum number of open editors; each may run a process of the planner
 EPISODES = 64  # number of episodes that an agent plays on a draft
-_TOGETHER = 8  # number of episodes between two messages with their results
+_EPISODES_PER_MESSAGE = 8
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}")
 _SUFFIXES = (".map", ".level")
 
@@ -122,22 +122,22 @@ class Checker:
         self._socket, self._studio = socket, socket.app.state.studio
         self.planner = PlannerProcess()
 
-    async def answer(self, message: Any, jobs: BackgroundTasks) -> None:
-        """Handle a message; start long work as a job.  Raises UserError for an invalid message."""
+    async def answer(self, message: Any, tasks: BackgroundTasks) -> None:
+        """Handle a message; start long work as a background task.  Raises UserError for an invalid message."""
         evaluates = isinstance(message, dict) and "evaluate" in message
         shape = {"evaluate": {}, "agent": str, "number": int} if evaluates else {"check": {}, "number": int}
         if wrong := mismatch(message, shape):
             raise StudioError(f"the message is wrong at {wrong}; {HELP}")
         number = message["number"]
-        jobs.cancel("evaluate")
+        tasks.cancel("evaluate")
         if evaluates:
-            jobs.start("evaluate", self._evaluate, level_of(message["evaluate"]), message["agent"], number)
+            tasks.start("evaluate", self._evaluate, level_of(message["evaluate"]), message["agent"], number)
             return
-        jobs.cancel("search")
+        tasks.cancel("search")
         found = await run_in_threadpool(diagnostics, message["check"])
         await self._send(number, diagnostics=[asdict(diagnostic) for diagnostic in found])
         if not any(diagnostic.severity == "error" for diagnostic in found):
-            jobs.start("search", self._search, level_of(message["check"]), number)
+            tasks.start("search", self._search, level_of(message["check"]), number)
 
     async def _search(self, level: Level, number: int) -> None:
         await self._send(number, search={"state": "searching" if self.planner.ready else "starting"})
@@ -158,7 +158,7 @@ class Checker:
             agent = await run_in_threadpool(self._studio.registry.agent, agent_id)
             with closing(agent.evaluate([level], EPISODES)) as endings:
                 wins = episodes = 0
-                while group := await run_in_threadpool(lambda: list(itertools.islice(endings, _TOGETHER))):
+                while group := await run_in_threadpool(lambda: list(itertools.islice(endings, _EPISODES_PER_MESSAGE))):
                     episodes += len(group)
                     wins += sum(one.outcome == NAMES[WON] for one in group)
                     await self._send(number, evaluated={"wins": wins, "episodes": episodes, "of": EPISODES})

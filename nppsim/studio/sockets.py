@@ -1,4 +1,4 @@
-"""WebSockets with JSON messages, and the jobs that their messages start."""
+"""WebSockets with JSON messages, and the background tasks that their messages start."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -25,11 +25,11 @@ async def serve(
     most: int,
     answer: Callable[[Any, "BackgroundTasks"], Awaitable[Document | None]],
 ) -> None:
-    """Handle the messages of a socket until it closes; then cancel its jobs.
+    """Handle the messages of a socket until it closes; then cancel its tasks.
 
     members: one object per open socket of this kind; contains ``member`` until the socket closes.
     most: maximum number of open sockets of this kind.
-    answer: returns the answer to a message, or None; may start jobs.  The answer after a UserError is {"error"}, with the
+    answer: returns the answer to a message, or None; may start tasks.  The answer after a UserError is {"error"}, with the
         "number" of the message if it has one.
     """
     await socket.accept()
@@ -39,13 +39,13 @@ async def serve(
     members.add(member)
     try:
         async with create_task_group() as group:
-            jobs = BackgroundTasks(group)
+            tasks = BackgroundTasks(group)
             while (received := await socket.receive())["type"] == "websocket.receive":
                 message: Any = None
                 try:
                     data = (received.get("text") or "").encode() or received.get("bytes") or b""
                     message = parse_json(data, "the message", StudioError, HELP)
-                    reply = await answer(message, jobs)
+                    reply = await answer(message, tasks)
                 except UserError as error:
                     numbered = isinstance(message, dict) and "number" in message
                     reply = {"error": str(error)} | ({"number": message["number"]} if numbered else {})
@@ -63,24 +63,24 @@ async def send(socket: WebSocket, document: Document) -> None:
 
 
 class BackgroundTasks:
-    """BackgroundTasks of one socket.  A new job cancels the previous one of the same kind.  group: runs the jobs."""
+    """Background tasks of one socket.  A new task cancels the previous one of the same kind.  group: runs the tasks."""
 
     def __init__(self, group: TaskGroup):
         self._group = group
         self._scopes: dict[str, CancelScope] = {}
 
-    def start(self, kind: str, job: Callable[..., Awaitable[None]], *arguments: Any) -> None:
-        """Start ``job(*arguments)``."""
+    def start(self, kind: str, task: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        """Start ``task(*arguments)``."""
         self.cancel(kind)
         self._scopes[kind] = CancelScope()
-        self._group.start_soon(self._run, self._scopes[kind], job, *arguments)
+        self._group.start_soon(self._run, self._scopes[kind], task, *arguments)
 
     def cancel(self, kind: str) -> None:
-        """Cancel the job of a kind if there is one."""
+        """Cancel the task of a kind if there is one."""
         if kind in self._scopes:
             self._scopes.pop(kind).cancel()
 
     @staticmethod
-    async def _run(scope: CancelScope, job: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+    async def _run(scope: CancelScope, task: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         with scope:
-            await job(*arguments)
+            await task(*arguments)

@@ -3,7 +3,7 @@
 The protocol is in docs/lab/studio.md.
 
 Agents play live, at most AHEAD frames ahead of the display.  Agents run in a few threads that all sockets share, the
-planner in its own process (``plans``).  A job is cancelled when its socket closes or requests another job of the same
+planner in its own process (``plans``).  A task is cancelled when its socket closes or requests another task of the same
 kind.
 """
 
@@ -43,7 +43,7 @@ MAX_RUNS = 6  # maximum number of runs side by side
 MAX_WATCHERS = 16  # maximum number of open sockets
 MAX_EPISODES = 4000  # maximum number of episodes in a map of deaths
 MAX_LEVELS = 1000  # maximum number of levels in a map of deaths
-_TOGETHER = 64  # episode ends per message
+_ENDS_PER_MESSAGE = 64
 _MAX_SEED = (1 << 53) - 1  # largest integer that JavaScript represents exactly
 _RUN = (
     {"agent": str, "seed": int, "deterministic": bool},
@@ -60,22 +60,22 @@ _SHAPES: dict[str, Any] = {
 
 
 class Watcher:
-    """BackgroundTasks of one watch socket."""
+    """State of one watch socket: handles its messages and sends the results."""
 
     def __init__(self, socket: WebSocket):
         self._socket, self._studio = socket, socket.app.state.studio
         self._at, self._moved = 0, Event()
 
-    async def answer(self, message: Any, jobs: BackgroundTasks) -> None:
+    async def answer(self, message: Any, tasks: BackgroundTasks) -> None:
         """Handle a message.  Raises UserError for an invalid one."""
         verb, request = _parse(message)
         if verb == "at":
             self._at, moved, self._moved = request, self._moved, Event()
             moved.set()
         elif verb == "stop":
-            jobs.cancel(request)
+            tasks.cancel(request)
         else:
-            jobs.start(verb, self._do, verb, request)
+            tasks.start(verb, self._do, verb, request)
 
     async def _do(self, kind: str, request: Document) -> None:
         try:
@@ -86,28 +86,28 @@ class Watcher:
     async def _send(self, document: Document) -> None:
         await send(self._socket, document)
 
-    async def _in_thread(self, job: Any, *arguments: Any) -> Any:
+    async def _in_thread(self, function: Any, *arguments: Any) -> Any:
         """Run a function in one of the threads and return its result."""
-        return await to_thread.run_sync(job, *arguments, limiter=self._studio.limiter)
+        return await to_thread.run_sync(function, *arguments, limiter=self._studio.limiter)
 
     # ------------------------------------------------------------------------------------------------ runs side by side
     async def _show(self, request: Document) -> None:
         self._at = 0
         bank = await self._in_thread(self._studio.library.bank, request["level"])
-        pressed: dict[int, np.ndarray] = {}
+        inputs_of_run: dict[int, np.ndarray] = {}
         async with anyio.create_task_group() as group:
             for number, run in enumerate(request["runs"]):
-                group.start_soon(self._play, {"watch": request["number"], "run": number}, run, bank, pressed)
-        for number in sorted(pressed)[1:]:
-            first = min(pressed)
-            difference = await self._in_thread(_difference, bank.levels[0], pressed[first], pressed[number])
+                group.start_soon(self._play, {"watch": request["number"], "run": number}, run, bank, inputs_of_run)
+        for number in sorted(inputs_of_run)[1:]:
+            first = min(inputs_of_run)
+            difference = await self._in_thread(_difference, bank.levels[0], inputs_of_run[first], inputs_of_run[number])
             await self._send({"watch": request["number"], "runs": [first, number], "difference": difference})
 
-    async def _play(self, head: Document, run: Document, bank: LevelBank, pressed: dict[int, np.ndarray]) -> None:
-        """Play one run and store its inputs in ``pressed`` when it is over.  head: fields of all its messages."""
+    async def _play(self, head: Document, run: Document, bank: LevelBank, inputs_of_run: dict[int, np.ndarray]) -> None:
+        """Play one run and store its inputs in ``inputs_of_run`` when it is over.  head: fields of all its messages."""
         try:
             if "agent" in run:
-                pressed[head["run"]] = await self._play_agent(head, run, bank)
+                inputs_of_run[head["run"]] = await self._play_agent(head, run, bank)
                 return
             inputs, label = await (
                 self._planned(bank, run["planner"]) if "planner" in run else self._recorded(run, bank)
@@ -119,7 +119,7 @@ class Watcher:
             await self._send(head | {"error": str(error)})
             return
         await self._send(head | {"parts": [part], "over": part["outcome"]})
-        pressed[head["run"]] = inputs[: part["frames"]]
+        inputs_of_run[head["run"]] = inputs[: part["frames"]]
 
     async def _play_agent(self, head: Document, run: Document, bank: LevelBank) -> np.ndarray:
         await self._studio.plans.ready()
@@ -179,7 +179,7 @@ class Watcher:
         head = {"deaths": request["number"]}
         with closing(agent.evaluate(levels, each)) as endings:
             await self._send(head | {"levels": ids, "episodes": each * len(ids)})
-            while group := await self._in_thread(lambda: list(itertools.islice(endings, _TOGETHER))):
+            while group := await self._in_thread(lambda: list(itertools.islice(endings, _ENDS_PER_MESSAGE))):
                 rows = [[one.level, one.outcome, one.frames, round(one.x, 1), round(one.y, 1)] for one in group]
                 await self._send(head | {"endings": rows})
         await self._send(head | {"counted": each * len(ids)})

@@ -63,7 +63,7 @@ _REFUSED: dict[str, dict[str, int | float | str]] = {  # reason -> flag -> its o
     },
 }
 # Flag -> (section of the configuration or "" for fields of ExperimentConfig, setting).
-FLAGS = {known.flag: (section, known) for _, section, known in known_settings() if known.flag}
+FLAGS = {setting.flag: (section, setting) for _, section, setting in known_settings() if setting.flag}
 REFUSED = {
     flag: Setting(reason, flag=flag, refusal=reason, kind=type(default), default=default)
     for reason, defaults in _REFUSED.items()
@@ -87,9 +87,9 @@ ACTIONS = {
 }
 
 
-def options(*known: Setting) -> frozenset[str]:
+def options(*settings: Setting) -> frozenset[str]:
     """Return all spellings of the flags of these settings, including aliases and ``--no-`` forms."""
-    names = [name for one in known for name in (one.flag, *one.aliases) if name]
+    names = [name for one in settings for name in (one.flag, *one.aliases) if name]
     return frozenset(f"--{no}{name}" for name in names for no in ("", "no-"))
 
 
@@ -138,19 +138,19 @@ def _given(arguments: Namespace) -> Settings:
     for path in getattr(arguments, "config", ()):
         found |= read_settings(path)
     found |= text_settings(arguments.set_by_name, "--set", COMMAND_LINE)
-    for flag, (section, known) in FLAGS.items():
+    for flag, (section, setting) in FLAGS.items():
         value = getattr(arguments, flag.replace("-", "_"), MISSING)
         if value is not MISSING:
             value = tuple(value) if isinstance(value, list) else value
-            found[section, known.name] = Given(value, known.option, COMMAND_LINE)
+            found[section, setting.name] = Given(value, setting.option, COMMAND_LINE)
     return found
 
 
 def _begun(given: Settings) -> ExperimentConfig:
     """Return the configuration of a new experiment."""
-    required = [known for known in settings_of(ExperimentConfig).values() if known.default is MISSING]
-    absent = [known for known in required if ("", known.name) not in given]
-    spelled = ("/".join(f"--{name}" for name in (known.flag, *known.aliases)) for known in absent)
+    required = [setting for setting in settings_of(ExperimentConfig).values() if setting.default is MISSING]
+    absent = [setting for setting in required if ("", setting.name) not in given]
+    spelled = ("/".join(f"--{name}" for name in (setting.flag, *setting.aliases)) for setting in absent)
     require(not absent, f"the following arguments are required: {', '.join(spelled)}")
     use = given.get(("curriculum", "use_curriculum"))
     if use and use.value and ("curriculum", "strategy") not in given:
@@ -214,9 +214,9 @@ def _parser(everything: bool = False) -> Parser:
         parser.add_argument(f"--{name}", action="store_true", help=meaning)
     for title, flags in grouped().items():
         group = parser.add_argument_group(title)
-        for section, known in flags:
-            optional: dict[str, Any] = {"default": None} if known.default is MISSING else {}  # files may contain it
-            parser.add_setting(SECTIONS[section], known.name, group, **optional)
+        for section, setting in flags:
+            optional: dict[str, Any] = {"default": None} if setting.default is MISSING else {}  # files may contain it
+            parser.add_setting(SECTIONS[section], setting.name, group, **optional)
     refused = parser.add_argument_group("refused unless left at their defaults")
     for flag in REFUSED.values():
         parser.add_flag(flag, refused)
@@ -231,19 +231,19 @@ def _parser(everything: bool = False) -> Parser:
 def grouped() -> dict[str, list[tuple[str, Setting]]]:
     """Return heading -> [(section, setting)] for the help and docs/flags.md."""
     groups: dict[str, list[tuple[str, Setting]]] = {}
-    for section, known in FLAGS.values():
-        title = known.group or getattr(SECTIONS[section], "group", IMITATION)
-        groups.setdefault(title, []).append((section, known))
+    for section, setting in FLAGS.values():
+        title = setting.group or getattr(SECTIONS[section], "group", IMITATION)
+        groups.setdefault(title, []).append((section, setting))
     return groups
 
 
 def as_toml(config: ExperimentConfig) -> str:
     """Return all settings as text of a ``--config`` file, with their sources as comments."""
     lines: dict[str, list[str]] = {section: ["", f"[{section}]"] if section else [] for section in SECTIONS}
-    for _, section, known in shared_settings(config):
-        source = config.sources.get(dotted(section, known.name), "default")
-        value = toml_value(value_of(config, section, known.name))
-        lines[section].append(f"{known.name} = {value}  # {' '.join(source.split())}")
+    for _, section, setting in shared_settings(config):
+        source = config.sources.get(dotted(section, setting.name), "default")
+        value = toml_value(value_of(config, section, setting.name))
+        lines[section].append(f"{setting.name} = {value}  # {' '.join(source.split())}")
     return "\n".join([*(line for part in lines.values() for line in part), ""])
 
 
@@ -252,9 +252,11 @@ def architecture_table() -> str:
     from rl.policy.policy import build_policy
 
     lines = [f"{'architecture':<24}{'parameters':>12}  inputs"]
-    for name, known in ARCHITECTURES.items():
+    for name, network in ARCHITECTURES.items():
         count = sum(parameter.numel() for parameter in build_policy(name).parameters())
         also = [alias for alias, meaning in ALIASES.items() if meaning == name]
-        lines.append(f"{name:<24}{count:>12,}  {', '.join(known.observations)}{(also and f' (also {also[0]})') or ''}")
+        lines.append(
+            f"{name:<24}{count:>12,}  {', '.join(network.observations)}{(also and f' (also {also[0]})') or ''}"
+        )
     lines += [f"{alias} is {meaning}" for alias, meaning in ALIASES.items() if meaning not in ARCHITECTURES]
     return "\n".join(lines)

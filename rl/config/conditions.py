@@ -18,11 +18,11 @@ def check_effects(config: ExperimentConfig, given: Settings) -> None:
     Settings from recipes and other runs, and default values in files, are exempt.
     """
     for (section, name), one in given.items():
-        known = settings_of(SECTIONS[section])[name]
-        is_default = one.source != COMMAND_LINE and one.value == known.default
-        if not known.needs or is_default or one.source.startswith(_OTHER):
+        setting = settings_of(SECTIONS[section])[name]
+        is_default = one.source != COMMAND_LINE and one.value == setting.default
+        if not setting.needs or is_default or one.source.startswith(_OTHER):
             continue
-        for part in known.needs.split(" and "):
+        for part in setting.needs.split(" and "):
             text = described(part)
             remedy = "add that, or leave this out" if text.startswith("without") else "leave one of them out"
             require(_holds(config, part), f"has no effect {text}; {remedy}", one.location)
@@ -36,20 +36,22 @@ def described(part: str) -> str:
 
 
 def _described(alternative: str) -> str:
-    _, known, negated, values = _parsed(alternative)
+    _, setting, negated, values = _parsed(alternative)
     if values:
-        return f"without {' or '.join(f'{known.option} {value}' for value in values)}"
-    if negated or known.inverts:
-        return f"with {known.option}"
-    if known.switch and known.default:
-        return f"with --no-{known.flag}"
-    return f"with {known.option} 0" if known.kind in (int, float) and known.default else f"without {known.option}"
+        return f"without {' or '.join(f'{setting.option} {value}' for value in values)}"
+    if negated or setting.inverts:
+        return f"with {setting.option}"
+    if setting.switch and setting.default:
+        return f"with --no-{setting.flag}"
+    return (
+        f"with {setting.option} 0" if setting.kind in (int, float) and setting.default else f"without {setting.option}"
+    )
 
 
 def _holds(config: ExperimentConfig, part: str) -> bool:
     for alternative in part.split(" or "):
-        section, known, negated, values = _parsed(alternative)
-        value = value_of(config, section, known.name)
+        section, setting, negated, values = _parsed(alternative)
+        value = value_of(config, section, setting.name)
         if (value in values if values else bool(value)) != negated:
             return True
     return False
@@ -59,5 +61,5 @@ def _parsed(alternative: str) -> tuple[str, Setting, bool, list[str]]:
     """Return (section, setting, True after ``not``, values)."""
     name, _, values = alternative.removeprefix("not ").partition("=")
     section, _, field = name.rpartition(".")
-    known = settings_of(SECTIONS[section])[field]
-    return section, known, alternative.startswith("not "), values.split("|") if values else []
+    setting = settings_of(SECTIONS[section])[field]
+    return section, setting, alternative.startswith("not "), values.split("|") if values else []

@@ -15,7 +15,7 @@ from rl.seeds import LARGEST_SEED
 FILM_BYTES = 2 << 20  # upper estimate of the size of one film and its picture
 MOST_EPISODES = 1_000_000  # maximum number per evaluation; their records are all in memory
 EVALUATIONS = 20  # default number of evaluations per training
-PATIENCE = 120  # decisions
+PATIENCE = 120  # default number of decisions without progress before evaluated agents explore
 EVALUATIONS_IN_BUDGET = 10  # default number of evaluations per training with a time budget
 
 _video = partial(setting, needs="video.record_eval_videos")

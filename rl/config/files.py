@@ -60,10 +60,10 @@ def dotted(section: str, name: str) -> str:
 @functools.cache
 def known_settings() -> tuple[tuple[str, str, Setting], ...]:
     """Return (name in messages, section or "" for fields of ExperimentConfig, setting) of all settings."""
-    found = ((section, known) for section, owner in SECTIONS.items() for known in settings_of(owner).values())
+    found = ((section, setting) for section, owner in SECTIONS.items() for setting in settings_of(owner).values())
     return tuple(
-        (known.flag if known.flag and not known.inverts else dotted(section, known.name), section, known)
-        for section, known in found
+        (setting.flag if setting.flag and not setting.inverts else dotted(section, setting.name), section, setting)
+        for section, setting in found
     )
 
 
@@ -87,7 +87,7 @@ def _with_part(old: Any, section: str, given: Settings, **more: Any) -> Any:
     try:
         return SECTIONS[section](**values, **more) if old is None else replace(old, **values, **more)
     except ConfigError as error:
-        names = {known.name: known.option for known in settings_of(SECTIONS[section]).values() if known.flag}
+        names = {setting.name: setting.option for setting in settings_of(SECTIONS[section]).values() if setting.flag}
         names |= {name: one.location for (part, name), one in given.items() if part == section}
         raise (error.named(names[error.field]) if error.field in names else error) from None
 
@@ -103,11 +103,11 @@ def run_settings(path: Path) -> Settings:
     """Read settings from a run's config.json, except those of the execution, and datasets if it has --single-level."""
     config = config_from_dict(read_object(path, ConfigError, "give config.json of a run"), str(path))
     found: Settings = {}
-    for usual, section, known in shared_settings(config):
-        value = value_of(config, section, known.name)
+    for flag, section, setting in shared_settings(config):
+        value = value_of(config, section, setting.name)
         hidden = REDACTED in str(value)
-        require(not hidden, f"{path} does not contain its value, a possible secret; use a TOML file", usual)
-        found[section, known.name] = Given(value, f"{path}: {usual}", f"run {path}")
+        require(not hidden, f"{path} does not contain its value, a possible secret; use a TOML file", flag)
+        found[section, setting.name] = Given(value, f"{path}: {flag}", f"run {path}")
     return found
 
 
@@ -115,9 +115,9 @@ def shared_settings(config: ExperimentConfig) -> list[tuple[str, str, Setting]]:
     """Return the ``known_settings`` that a file for other experiments contains."""
     single = config.single_level is not None
     return [
-        (usual, section, known)
-        for usual, section, known in known_settings()
-        if not (known.name in EXECUTION or known.refusal or (single and known.name.endswith("_dataset")))
+        (flag, section, setting)
+        for flag, section, setting in known_settings()
+        if not (setting.name in EXECUTION or setting.refusal or (single and setting.name.endswith("_dataset")))
     ]
 
 
@@ -164,29 +164,29 @@ def text_settings(texts: Sequence[str], flag: str, source: str) -> Settings:
         name, equals, value = text.partition("=")
         part, _, field = name.strip().lstrip("-").rpartition(".")
         require(equals and field, "give NAME=VALUE, e.g. ppo.gae_lambda=0.9", flag, name)
-        section, known = find_setting(part, field, f"{flag} {name}")
-        found[section, known.name] = Given(read_text(known, value, f"{flag} {name}"), flag, source)
+        section, setting = find_setting(part, field, f"{flag} {name}")
+        found[section, setting.name] = Given(read_text(setting, value, f"{flag} {name}"), flag, source)
     return found
 
 
-def read_text(known: Setting, text: str, location: str) -> Any:
+def read_text(setting: Setting, text: str, location: str) -> Any:
     """Parse the value of a setting; ConfigError if it is invalid.
 
     Commas separate several values; "none" is None or an empty list.
     """
     text = text.strip()
-    if text.lower() in ("none", "null", "") and (known.optional or known.many):
-        return None if known.optional else ()
-    parts = text.strip("[]").split(",") if known.many else [text]
+    if text.lower() in ("none", "null", "") and (setting.optional or setting.many):
+        return None if setting.optional else ()
+    parts = text.strip("[]").split(",") if setting.many else [text]
     try:
-        values = tuple(known.read(part.strip().strip("\"'")) for part in parts)
+        values = tuple(setting.read(part.strip().strip("\"'")) for part in parts)
     except ValueError as error:
         raise ConfigError(str(error), location) from error
-    return _checked(known, values if known.many else values[0], location)
+    return _checked(setting, values if setting.many else values[0], location)
 
 
-def _checked(known: Setting, value: Any, location: str) -> Any:
-    if advice := known.problem(value):
+def _checked(setting: Setting, value: Any, location: str) -> Any:
+    if advice := setting.problem(value):
         raise ConfigError(advice, location, value)
     return value
 
@@ -204,10 +204,10 @@ def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
         require(part in SECTIONS, f"is not a section of the configuration{near}", f"{file}: [{part}]")
         for name, one in (value if part else {key: value}).items():
             location = f"{file}: {f'[{part}] ' if part else ''}{name}"
-            section, known = find_setting(part, name, location)
-            if (section, known.name) in found:
-                raise ConfigError(f"sets the same setting as {found[section, known.name].location}", location)
-            found[section, known.name] = Given(_from_toml(known, one, location), location, source)
+            section, setting = find_setting(part, name, location)
+            if (section, setting.name) in found:
+                raise ConfigError(f"sets the same setting as {found[section, setting.name].location}", location)
+            found[section, setting.name] = Given(_from_toml(setting, one, location), location, source)
     return found
 
 
@@ -228,34 +228,34 @@ def find_setting(part: str, name: str, location: str) -> tuple[str, Setting]:
     location: flag, or file and key, for error messages.
     """
     names: dict[str, tuple[str, Setting]] = {}
-    for usual, section, known in known_settings():
-        if known.name not in EXECUTION and part in ("", section):
-            own = (known.name,) if section == part else ()
-            for one in (usual, *known.aliases, *own):
-                names.setdefault(one, (section, known))
+    for flag, section, setting in known_settings():
+        if setting.name not in EXECUTION and part in ("", section):
+            own = (setting.name,) if section == part else ()
+            for one in (flag, *setting.aliases, *own):
+                names.setdefault(one, (section, setting))
     require(name in names, f"is not a setting{did_you_mean(name, names, cutoff=0)}", location)
-    section, known = names[name]
-    require(not known.refusal, known.refusal, location)
-    return section, known
+    section, setting = names[name]
+    require(not setting.refusal, setting.refusal, location)
+    return section, setting
 
 
-def _from_toml(known: Setting, value: Any, location: str) -> Any:
+def _from_toml(setting: Setting, value: Any, location: str) -> Any:
     """Convert a value of a TOML file; ConfigError for a wrong type or a value outside the limits."""
-    if value == "none" and (known.optional or known.many):
-        return None if known.optional else ()
-    values = value if known.many and isinstance(value, list) else [value]
-    found = tuple(_one_from_toml(known, one, location) for one in values)
-    return _checked(known, found if known.many else found[0], location)
+    if value == "none" and (setting.optional or setting.many):
+        return None if setting.optional else ()
+    values = value if setting.many and isinstance(value, list) else [value]
+    found = tuple(_one_from_toml(setting, one, location) for one in values)
+    return _checked(setting, found if setting.many else found[0], location)
 
 
-def _one_from_toml(known: Setting, value: Any, location: str) -> Any:
-    if known.kind is float and type(value) is int and abs(value) < 1 << 1023:  # within the range of float
+def _one_from_toml(setting: Setting, value: Any, location: str) -> Any:
+    if setting.kind is float and type(value) is int and abs(value) < 1 << 1023:  # within the range of float
         return float(value)
-    if known.kind is int and type(value) is float and value.is_integer():  # 1e6 is a float in TOML
+    if setting.kind is int and type(value) is float and value.is_integer():  # 1e6 is a float in TOML
         return int(value)
-    if known.kind is Path and type(value) is str and "\0" not in value:
+    if setting.kind is Path and type(value) is str and "\0" not in value:
         return Path(value)
-    if type(value) is known.kind:
+    if type(value) is setting.kind:
         return value
-    wanted = {int: "a whole number", float: "a number", bool: "true or false"}.get(known.kind, "a text in quotes")
-    raise ConfigError(f"give {wanted}{', or a list of them' if known.many else ''}", location, value)
+    wanted = {int: "a whole number", float: "a number", bool: "true or false"}.get(setting.kind, "a text in quotes")
+    raise ConfigError(f"give {wanted}{', or a list of them' if setting.many else ''}", location, value)

@@ -131,7 +131,7 @@ class PPOConfig:
         """Return the scheduled learning rate; the configuration must be ``settled``."""
         assert self.learning_rate is not None
         annealed = self.anneal_learning_rate and self.schedules
-        return self.learning_rate * (_line(1, self.learning_rate_end_share, progress) if annealed else 1.0)
+        return self.learning_rate * (_interpolate(1, self.learning_rate_end_share, progress) if annealed else 1.0)
 
     def clip_range_at(self, progress: float) -> float:
         """Return the clip range of the probability ratio."""
@@ -149,12 +149,14 @@ class PPOConfig:
         return self._scheduled(self.ent_coef_start, end, progress)
 
     def _scheduled(self, start: float, end: float | None, progress: float) -> float:
-        return start if end is None or not self.schedules else _line(start, end, progress)
+        return start if end is None or not self.schedules else _interpolate(start, end, progress)
 
     def bc_kl_coef_at(self, progress: float) -> float:
         """Return the weight of the KL penalty to the BC policy; 0 from ``bc_kl_share`` on."""
-        return _line(self.bc_kl_coef_start, 0, progress / self.bc_kl_share) if progress < self.bc_kl_share else 0.0
+        return (
+            _interpolate(self.bc_kl_coef_start, 0, progress / self.bc_kl_share) if progress < self.bc_kl_share else 0.0
+        )
 
 
-def _line(start: float, end: float, progress: float) -> float:
+def _interpolate(start: float, end: float, progress: float) -> float:
     return start + (end - start) * min(max(progress, 0.0), 1.0)

@@ -29,20 +29,21 @@ RUN_FILE = "run.json"  # settings of one training, with their sources
 DEMONSTRATIONS_FILE = "demonstrations.json"  # digest of the demonstrations, in the folder ``pretrain`` of a training
 FINISHED_FILE = "finished.json"  # in the folder of a finished training
 OVERRIDDEN = "--resume-override"  # source of overridden settings
-_COMPARED = "policies of a run must be evaluated on the same episodes of the dev levels"
-_PLANNED = "the hardware plan was made when the run began"
-_DRAWN = "the stored state of the curriculum depends on it"
+_SAME_EPISODES = "policies of a run must be evaluated on the same episodes of the dev levels"
+_PLAN_MADE = "the hardware plan was made when the run began"
+_CURRICULUM_STATE = "the stored state of the curriculum depends on it"
 _CURRICULUM = (
     "use_curriculum strategy stage_order start_states start_stage threshold stage_thresholds preset active_levels "
     "lp_timescale lp_slow lp_min_samples"
 )
-FIXED = {  # setting that cannot change within a run -> reason
+# Setting that cannot change within a run -> reason, as in the constants above.
+FIXED = {
     "frame_skip": "the policy was trained with it",
-    "evaluation.periodic_episodes_per_category": _COMPARED,
-    "evaluation.deterministic": _COMPARED,
-    "evaluation.exploration_patience": _COMPARED,
-    "evaluation.seed": _COMPARED,
-    **{f"curriculum.{name}": _DRAWN for name in _CURRICULUM.split()},
+    "evaluation.periodic_episodes_per_category": _SAME_EPISODES,
+    "evaluation.deterministic": _SAME_EPISODES,
+    "evaluation.exploration_patience": _SAME_EPISODES,
+    "evaluation.seed": _SAME_EPISODES,
+    **{f"curriculum.{name}": _CURRICULUM_STATE for name in _CURRICULUM.split()},
     "curriculum.window": "the stored curves depend on it",
     "ppo.desync_episodes": "the first episodes have begun",
     "init_from": "PPO has begun",
@@ -52,7 +53,7 @@ FIXED = {  # setting that cannot change within a run -> reason
         for one in fields(part)
         if one.name != "from_stage"
     },
-    **{f"hardware.{one.name}": _PLANNED for one in fields(HardwareConfig) if one.name != "distributed_backend"},
+    **{f"hardware.{one.name}": _PLAN_MADE for one in fields(HardwareConfig) if one.name != "distributed_backend"},
 }
 
 
@@ -119,7 +120,7 @@ def check_same(stored: ExperimentConfig, given: ExperimentConfig) -> None:
     different = changes(stored, given)
     if different:
         values = (f"{name} is {_text(was)} in the run and {_text(now)} here" for name, (was, now) in different.items())
-        fixed = {name for name, section, known in known_settings() if dotted(section, known.name) in FIXED}
+        fixed = {name for name, section, setting in known_settings() if dotted(section, setting.name) in FIXED}
         accepted = " ".join(f"{name}={_text(now)}" for name, (_, now) in different.items())
         change = "begin a new run" if fixed & set(different) else f"accept the change with --resume-override {accepted}"
         advice = f"began with other settings: {'; '.join(values)}. Leave them out to resume unchanged, or {change}"
@@ -128,8 +129,8 @@ def check_same(stored: ExperimentConfig, given: ExperimentConfig) -> None:
 
 def changes(before: ExperimentConfig, after: ExperimentConfig) -> dict[str, list[object]]:
     """Return name -> [value before, value after] of the settings that differ."""
-    theirs, ours = _values(before), _values(after)
-    return {name: [theirs[name], ours[name]] for name in theirs if theirs[name] != ours[name]}
+    old, new = _values(before), _values(after)
+    return {name: [old[name], new[name]] for name in old if old[name] != new[name]}
 
 
 def _values(config: ExperimentConfig) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Breakdown of an evaluation by what the levels contain, and by how the episodes end.
+"""Breakdown of an evaluation by the entities, path lengths and doors of the levels, and by the ends of the episodes.
 
 by_contents(episodes)        # {"with mine": {"episodes": 80, "wins": 31, ...}, "path below 500 px": ...}
 endings(episodes)            # [Ending(cause="mine", switch_taken=False), ...], one per episode
@@ -69,13 +69,13 @@ def by_contents(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:
     }
 
 
-def common(breakdown: dict[str, Stats], episodes_per_level: int) -> dict[str, Stats]:
+def with_enough_levels(breakdown: dict[str, Stats], episodes_per_level: int) -> dict[str, Stats]:
     """Select the rows of ``by_contents`` with at least MIN_LEVELS levels."""
     return {name: row for name, row in breakdown.items() if row["episodes"] >= MIN_LEVELS * episodes_per_level}
 
 
 def endings(episodes: Sequence[EpisodeRecord]) -> list[Ending]:
-    """Play all episodes again; return how each ends."""
+    """Replay all episodes in the simulator; return the ending of each."""
     return [_ending(episode) for episode in episodes]
 
 

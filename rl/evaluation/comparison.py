@@ -25,7 +25,7 @@ _COLUMNS = ("level", "category", "episodes")  # first columns; a column of wins 
 
 
 @dataclass(frozen=True)
-class Difference:
+class SuccessDifference:
     """Success rates of two policies on the same levels.
 
     first, second: success rate of each policy, 0 to 1.
@@ -57,7 +57,7 @@ class Comparison:
     second: str
     levels: int
     seeds: int
-    categories: dict[str, Difference]
+    categories: dict[str, SuccessDifference]
 
     @property
     def sentence(self) -> str:
@@ -99,14 +99,14 @@ def compare(first: str, second: str, a: LevelWins, b: LevelWins) -> Comparison:
     return Comparison(first, second, len(a.levels), len(a.wins), rows)
 
 
-def _difference(a: LevelWins, b: LevelWins) -> Difference:
+def _difference(a: LevelWins, b: LevelWins) -> SuccessDifference:
     first, second = (float(np.average(wins.success.mean(axis=0), weights=wins.episodes)) for wins in (a, b))
     found = mean_over_levels(a.success - b.success, a.episodes)
     bounds = None if found.low is None or found.high is None else [found.low, found.high]
-    return Difference(first, second, found.value, bounds)
+    return SuccessDifference(first, second, found.value, bounds)
 
 
-def format_difference(difference: Difference) -> str:
+def format_difference(difference: SuccessDifference) -> str:
     """Format a difference in percentage points with its interval, e.g. "+12.3 [9.1, 15.5]"."""
     text = f"{100 * difference.difference:+.1f}"
     if difference.ci95 is None:

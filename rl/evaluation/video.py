@@ -23,7 +23,7 @@ from nppsim.parallel.workers import usable_cores
 from nppsim.pictures import render
 from nppsim.pictures.film import record
 from nppsim.pictures.render import FilmSettings
-from nppsim.pictures.schemes import painted
+from nppsim.pictures.schemes import colour_scheme
 from nppsim.planner import plan
 from nppsim.replays.replay import Replay
 from rl.config import VideoConfig
@@ -67,7 +67,7 @@ def record_evaluation(
         wanted += [(e, name, i) for i, e in enumerate(_chosen(group, video.max_videos_per_category))]
     _replace_films(out_dir, [file for episode, name, number in wanted for file in _files(episode, name, number)])
     # Encoding, a third of the time, releases the GIL.
-    with painted(video.video_colours), ThreadPoolExecutor(usable_cores()) as pool:
+    with colour_scheme(video.video_colours), ThreadPoolExecutor(usable_cores()) as pool:
         return list(pool.map(partial(_film, out_dir, frame_skip, video), *zip(*wanted, strict=True)))
 
 

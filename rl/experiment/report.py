@@ -21,7 +21,7 @@ from nppsim.report.charts import INK, coloured, large_numbers, lines_chart, new_
 from nppsim.report.pages import Plot, render_page, write_page
 from nppsim.studio import page as players
 from nppsim.studio.page import LevelRuns, player_data
-from rl.evaluation.comparison import Difference, format_difference
+from rl.evaluation.comparison import SuccessDifference, format_difference
 from rl.evaluation.results import ALL, categories
 from rl.events import EventsError, Scalars, read_scalars
 
@@ -229,7 +229,7 @@ def _difference(values: Mapping | None) -> dict[str, Any] | None:
     """Return a difference as a table cell, bold if its 95 % interval excludes 0; None without values."""
     if values is None:
         return None
-    difference = Difference(**values)
+    difference = SuccessDifference(**values)
     return {"text": format_difference(difference), "bold": difference.clear}
 
 

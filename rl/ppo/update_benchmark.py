@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from bc.thread_pool import ThreadPool
-from hardware import Benchmark, Candidate, Machine, Timings
+from hardware import Benchmark, ComputeOption, Machine, Timings
 from nppsim._numba.cache import CACHE_FOLDER
 from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import LevelBank
@@ -104,7 +104,7 @@ class UpdateBenchmark:
             _update(self.policy, minibatch, ThreadPool(1))
         return sum(saved.values())
 
-    def benchmark(self, minibatch_size: int, candidates: Sequence[Candidate]) -> Timings:
+    def benchmark(self, minibatch_size: int, candidates: Sequence[ComputeOption]) -> Timings:
         """Time updates of all candidates in turn, so that other programs affect all of them."""
         minibatch = self._minibatch(minibatch_size)
         pools = [ThreadPool(candidate.threads) for candidate in candidates]
@@ -197,7 +197,7 @@ def stored_timings(benchmark: UpdateBenchmark, machine: Machine, measure: bool =
     The benchmark raises TimingsError for a damaged file of timings.
     """
 
-    def timings_of(minibatch_size: int, candidates: list[Candidate]) -> Timings:
+    def timings_of(minibatch_size: int, candidates: list[ComputeOption]) -> Timings:
         names = ", ".join(f"{candidate.precision} by {candidate.threads}" for candidate in candidates)
         key = f"{benchmark.name}, update of {minibatch_size}: {names}; {machine_key(machine)}"
         if key not in (known := read_measurements(FILE, TIMINGS)) or measure:

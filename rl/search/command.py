@@ -26,7 +26,7 @@ from nppsim.parallel.executor import open_executor
 from nppsim.parallel.workers import usable_cores
 from nppsim.pictures import render
 from nppsim.pictures.film import record
-from nppsim.pictures.schemes import painted
+from nppsim.pictures.schemes import colour_scheme
 from nppsim.planner import gold_in_level
 from nppsim.planner.settings import TIME
 from nppsim.replays.diff import compare_replays, difference_text
@@ -231,7 +231,7 @@ def _write_report(arguments: SolveArguments, settings: SolveSettings, solved: Se
     filmed: list[dict[str, Any]] = []
     for one in solved:
         if one.solution.run and sum(shown["category"] == one.task.category for shown in filmed) < arguments.films:
-            with painted(arguments.video_colours):
+            with colour_scheme(arguments.video_colours):
                 filmed.append(film(one, arguments.out, arguments.video_fps))
     used = {
         name: value for name, value in (asdict(arguments) | asdict(settings)).items() if name not in EXECUTION_SETTINGS

@@ -8,7 +8,7 @@ from rl.studio.agent import WatchedAgent
 from rl.studio.training import read_experiment
 
 
-class Checkpoints:
+class CheckpointPlugin:
     """A ``nppsim.studio.agents.Plugin`` for checkpoints and exported networks.
 
     Its experiments are folders written by ``scripts/train_and_compare.py``.

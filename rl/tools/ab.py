@@ -33,7 +33,7 @@ from rl.training.runs import StoredRun, find_runs
 PLAN = "plan.json"
 RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from")  # flags that the comparison sets
 _NO_TEST = "--skip-final-eval"
-_HOW_PLAYED = ", --eval-seed, --deterministic-eval and --exploration-patience"
+_ACTION_FLAGS = ", --eval-seed, --deterministic-eval and --exploration-patience"
 STOP_SECONDS = 120  # time in which a run must write its checkpoint and exit after Ctrl-C
 
 
@@ -44,7 +44,7 @@ class ABSettings:
     a, b: flags of arm A only, and of arm B only.
     common: flags of both arms.
     seeds: each arm trains once per seed.
-    test: also evaluate on the test levels, whose results must not decide which arm is adopted.
+    test: also evaluate on the test levels, whose results must not be used to choose between the arms.
     share, speed_up: share of A's training time (0 to 1) in the part that B speeds up, and by which factor; or None.
     """
 
@@ -90,14 +90,14 @@ class ABSettings:
         if evaluated and len({_dev_episodes(config) for config in configs.values()}) > 1:
             raise ConfigError(
                 "A and B would be evaluated on different dev episodes; give both the same --dev-dataset (default: levels of "
-                f"--train-dataset), --eval-episodes-per-category{_HOW_PLAYED}"
+                f"--train-dataset), --eval-episodes-per-category{_ACTION_FLAGS}"
             )
         if self.test and any(config.evaluation.skip_final_eval for config in configs.values()):
             raise ConfigError("contradicts --test; leave out one of them", _NO_TEST)
         if self.test and len({_test_episodes(config) for config in configs.values()}) > 1:
             raise ConfigError(
                 "A and B would be evaluated on different test episodes; give both the same --test-dataset or "
-                f"--single-level, --num-eval-episodes{_HOW_PLAYED}"
+                f"--single-level, --num-eval-episodes{_ACTION_FLAGS}"
             )
         return configs
 
@@ -106,15 +106,16 @@ def _dev_episodes(config: ExperimentConfig) -> tuple[object, ...]:
     """Return the settings that determine the dev episodes."""
     evaluation = config.evaluation
     levels = (config.dev_dataset,) if config.dev_dataset else (config.train_dataset, config.single_level)
-    return (*levels, evaluation.periodic_episodes_per_category, *_how_played(config))
+    return (*levels, evaluation.periodic_episodes_per_category, *_action_settings(config))
 
 
 def _test_episodes(config: ExperimentConfig) -> tuple[object, ...]:
     """Return the settings that determine the test episodes."""
-    return (config.test_dataset, config.single_level, config.evaluation.num_eval_episodes, *_how_played(config))
+    return (config.test_dataset, config.single_level, config.evaluation.num_eval_episodes, *_action_settings(config))
 
 
-def _how_played(config: ExperimentConfig) -> tuple[object, ...]:
+def _action_settings(config: ExperimentConfig) -> tuple[object, ...]:
+    """Return the settings that determine the actions in an evaluation."""
     evaluation = config.evaluation
     return evaluation.seed, evaluation.deterministic, evaluation.exploration_patience
 
@@ -132,27 +133,27 @@ def run_all(settings: ABSettings, folder: Path, script: Path, log: Callable[[str
     """
     settings.check(folder)
     with locked(folder):
-        _settle(settings, folder)
+        _write_or_check_plan(settings, folder)
         (folder / "logs").mkdir(exist_ok=True)
         for seed, pair in zip(settings.seeds, timing.abba(len(settings.seeds)), strict=True):
             for arm in pair:
                 if done := finished(folder, arm, seed):
                     log(f"{arm}_seed{seed}: already finished in {done}")
                 else:
-                    _run_one(settings, folder, script, arm, seed, log)
+                    _train(settings, folder, script, arm, seed, log)
 
 
-def _run_one(settings: ABSettings, folder: Path, script: Path, arm: str, seed: int, log: Callable[[str], None]) -> None:
+def _train(settings: ABSettings, folder: Path, script: Path, arm: str, seed: int, log: Callable[[str], None]) -> None:
     name = f"{arm}_seed{seed}"
     log_file = folder / "logs" / f"{name}_{datetime.now():%Y%m%d_%H%M%S}.log"
     log(f"{name}: running, output in {log_file}")
-    status = _run([sys.executable, "-u", str(script), *settings.flags(arm, seed, folder)], log_file)
+    status = _run_process([sys.executable, "-u", str(script), *settings.flags(arm, seed, folder)], log_file)
     if status or not finished(folder, arm, seed):
         last = log_file.read_text(encoding="utf-8").strip().splitlines()[-1:] or ["no output"]
         raise ResultsError(f"{name}: ended with status {status}: {last[0]}; see {log_file}, fix the problem and repeat")
 
 
-def _settle(settings: ABSettings, folder: Path) -> None:
+def _write_or_check_plan(settings: ABSettings, folder: Path) -> None:
     """Write the settings of a new comparison; of a resumed one, check that they equal the stored settings.
 
     Machine, versions and sources are also compared.  The seeds may differ.
@@ -175,14 +176,14 @@ def _settle(settings: ABSettings, folder: Path) -> None:
 
 
 def _read_plan(file: Path) -> dict:
-    """Load plan.json, the settings that ``_settle`` has written; ResultsError if the file is damaged."""
+    """Load plan.json, as written by ``_write_or_check_plan``; ResultsError if the file is damaged."""
     stored: dict = read_json(file, ResultsError, "restore it, or begin again in another folder")
     if wrong := mismatch(stored, {...: {}}):
         raise ResultsError(f"{file}: is damaged: {wrong}; restore it, or begin again in another folder")
     return stored
 
 
-def _run(command: list[str], log_file: Path) -> int:
+def _run_process(command: list[str], log_file: Path) -> int:
     """Run a command with output to a file; return its exit status.  After Ctrl-C the command has STOP_SECONDS to exit."""
     with child_process(command, log_file, STOP_SECONDS) as process:
         return process.wait()

@@ -32,7 +32,7 @@ from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
 from rl.config.evaluation import MOST_EPISODES, EvaluationConfig, VideoConfig
 from rl.config.experiment import ExperimentConfig, check_folders
-from rl.evaluation.breakdown import Ending, by_contents, common, endings, format_endings
+from rl.evaluation.breakdown import Ending, by_contents, endings, format_endings, with_enough_levels
 from rl.evaluation.comparison import compare, comparison_table
 from rl.evaluation.results import ALL, EpisodeRecord, LevelWins, Stats, by_category_and_support, format_table
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
@@ -71,7 +71,7 @@ class EvaluateSettings:
     exploration_patience: int = same_setting(EvaluationConfig, "exploration_patience")
     backtracking_horizon: int = setting(
         HORIZON,
-        "number of decisions that agents with foresight can take back where they die or explore in vain "
+        "number of decisions that agents with foresight can take back where they die or exploration fails "
         "(docs/evaluate.md); 0: none",
         flag="backtracking-horizon",
         low=0,
@@ -110,8 +110,8 @@ def run(settings: EvaluateSettings, video: VideoConfig) -> None:
     total = len(levels) * settings.episodes_per_level * len(agents)
     with progress_bar(title="evaluation", total=total, unit="episode") as bar:
         played = {
-            name: play(how, levels, bar.update, workers=workers, cluster=settings.cluster)
-            for name, how in agents.items()
+            name: play(agent, levels, bar.update, workers=workers, cluster=settings.cluster)
+            for name, agent in agents.items()
         }
     by_agent = {agent: one.pop(AGENT) for agent, one in played.items()}
     name, *others = by_agent
@@ -137,7 +137,7 @@ def run(settings: EvaluateSettings, video: VideoConfig) -> None:
         print(format_table(methods))
         if sentence := wins_text(methods[name][ALL]):
             print(sentence)
-        printed = {agent: common(rows, settings.episodes_per_level) for agent, rows in breakdown.items()}
+        printed = {agent: with_enough_levels(rows, settings.episodes_per_level) for agent, rows in breakdown.items()}
         if any(len(rows) > 1 for rows in printed.values()):  # an agent has rows besides "all"
             print(format_table(printed))
         print(format_endings(ended, episodes))
@@ -360,9 +360,9 @@ def parse(argv: Sequence[str]) -> tuple[EvaluateSettings, VideoConfig]:
     parser.add_argument(
         "checkpoint", type=Path, metavar="CHECKPOINT", help="file written by training, or by export.py (*.onnx)"
     )
-    how = parser.add_mutually_exclusive_group()
-    parser.add_setting(EvaluateSettings, "deterministic", how)
-    how.add_argument(
+    sampling = parser.add_mutually_exclusive_group()
+    parser.add_setting(EvaluateSettings, "deterministic", sampling)
+    sampling.add_argument(
         "--stochastic",
         dest="deterministic_eval",
         action="store_false",

@@ -118,8 +118,11 @@ def largest_difference(policy: NppPolicy, network: OnnxPolicy, levels: LevelSet,
     largest = 0.0
     for _ in range(_COMPARED_DECISIONS):
         logits, values, _greedy = network.compute(obs)
-        wanted, worth = (tensor.numpy() for tensor in policy.logits_and_values(policy.to_tensors(obs)))
-        found = max(np.abs(logits - wanted).max(), (np.abs(values - worth) / np.maximum(1.0, np.abs(worth))).max())
+        torch_logits, torch_values = (tensor.numpy() for tensor in policy.logits_and_values(policy.to_tensors(obs)))
+        found = max(
+            np.abs(logits - torch_logits).max(),
+            (np.abs(values - torch_values) / np.maximum(1.0, np.abs(torch_values))).max(),
+        )
         largest = max(largest, float(found) if np.isfinite(found) else np.inf)
         obs = sim.step(rng.integers(NUM_ACTIONS, size=_ENVS))
     return largest

@@ -26,7 +26,7 @@ FORMAT, VERSION = "npp-reference", 1
 POINTS = 5  # number of step counts, evenly spaced up to the end of the shortest run
 SPEED_TOLERANCE = 0.1  # fraction by which a run may be slower than the slowest run of the reference
 # Quantiles of Student's t with n - 1 degrees of freedom for a 99 % prediction interval, by the number of values n.
-_STUDENT = dict(enumerate((63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17, 3.11, 3.05, 3.01), start=2))
+_T_QUANTILES = dict(enumerate((63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17, 3.11, 3.05, 3.01), start=2))
 # Tag -> (smallest half width of its band, side of the band on which values are alarms).
 TAGS = {
     "eval/all_success": (0.05, "below"),
@@ -101,10 +101,10 @@ def make_reference(runs: Sequence[StoredRun]) -> dict[str, Any]:
         names = ", ".join(f"{run.label} seed {run.seed}" for run in runs)
         raise ResultsError(f"{names}: a reference needs two or more seeds of one label; three or more are better")
     metrics = {}
-    for tag, (least, _) in TAGS.items():
+    for tag, (min_half_width, _) in TAGS.items():
         series = [run.scalars[tag] for run in runs if tag in run.scalars]
         if len(series) == len(runs) and all(np.isfinite(scalars.values).any() for scalars in series):
-            metrics[tag] = [_band(series, at, least) for at in _fixed_steps(series)]
+            metrics[tag] = [_band(series, at, min_half_width) for at in _fixed_steps(series)]
     if not metrics:
         raise ResultsError(f"{runs[0].folder}: none of {', '.join(TAGS)} was logged; train for longer")
     machines = {run.machine_key for run in runs}
@@ -131,11 +131,11 @@ def _fixed_steps(series: Sequence[Scalars]) -> list[int]:
     return sorted({round(first + (last - first) * k / POINTS) for k in range(1, POINTS + 1)})
 
 
-def _band(series: Sequence[Scalars], at: int, least: float) -> dict[str, float]:
+def _band(series: Sequence[Scalars], at: int, min_half_width: float) -> dict[str, float]:
     values = np.array([_value(scalars, at) for scalars in series])
-    half = _STUDENT.get(len(values), 3.0) * float(values.std(ddof=1)) * math.sqrt(1 + 1 / len(values))
+    half = _T_QUANTILES.get(len(values), 3.0) * float(values.std(ddof=1)) * math.sqrt(1 + 1 / len(values))
     mean = float(values.mean())
-    return {"at": at, "mean": mean, "low": mean - max(half, least), "high": mean + max(half, least)}
+    return {"at": at, "mean": mean, "low": mean - max(half, min_half_width), "high": mean + max(half, min_half_width)}
 
 
 def _value(scalars: Scalars, at: int) -> float:
@@ -168,7 +168,7 @@ def check_run(run: StoredRun, reference: Mapping[str, Any]) -> ReferenceReport:
         raise ResultsError(f"{run.folder}: has not reached any step count of the reference; train for longer")
     theirs, mine = reference.get("settings", {}), _settings(run)
     pairs = {name: [one.get(name, "unknown") for one in (theirs, mine)] for name in (*theirs, *mine)}
-    notes = [f"setting {name}: {one} in the reference, {two} here" for name, (one, two) in pairs.items() if one != two]
+    notes = [f"setting {name}: {old} in the reference, {new} here" for name, (old, new) in pairs.items() if old != new]
     speed = reference.get("seconds_per_million_decisions", {})
     cost = seconds_per_decision(run.scalars)
     if run.machine_key not in speed:

@@ -62,14 +62,14 @@ class Dimension:
     """One setting to sweep.
 
     name: flag without its leading dashes, or dotted field of the configuration.
-    known: default, type and limits of the setting.
+    setting: default, type and limits of the setting.
     values: (lowest, highest) number of a range, or the texts to choose from.
     is_range: True for a range.
     log: draw uniformly on a logarithmic scale.
     """
 
     name: str
-    known: Setting
+    setting: Setting
     values: tuple[Any, ...]
     is_range: bool = False
     log: bool = False
@@ -83,15 +83,15 @@ class Dimension:
         """Draw a value for a trial: a number, or one of the texts."""
         if not self.is_range:
             return trial.suggest_categorical(self.name, self.values)
-        draw = trial.suggest_int if self.known.kind is int else trial.suggest_float
+        draw = trial.suggest_int if self.setting.kind is int else trial.suggest_float
         return draw(self.name, *self.values, log=self.log)
 
     def toml(self, value: Any) -> str:
         """Return a drawn value as TOML; ConfigError for an invalid text."""
         if self.is_range:
             return repr(value)
-        text = ",".join(value.split()) if self.known.many else value
-        return toml_value(read_text(self.known, text, f"--sweep {self.name} {value}"))
+        text = ",".join(value.split()) if self.setting.many else value
+        return toml_value(read_text(self.setting, text, f"--sweep {self.name} {value}"))
 
 
 Space = tuple[Dimension, ...]
@@ -102,7 +102,7 @@ def read_space(texts: Sequence[str]) -> Space:
     space = tuple(map(_dimension, texts))
     if not space:
         raise ConfigError("nothing to sweep; give --sweep NAME=VALUES")
-    swept = [(one.known.name, one.known.flag) for one in space]
+    swept = [(one.setting.name, one.setting.flag) for one in space]
     if doubled := [text for i, text in enumerate(texts) if swept[i] in swept[:i]]:
         raise ConfigError("sweeps a setting twice; give each once", "--sweep", doubled[0])
     return space
@@ -114,23 +114,23 @@ def _dimension(text: str) -> Dimension:
         raise ConfigError(_FORM, "--sweep", text)
     name = name.lstrip("-")
     part, _, field = name.rpartition(".")
-    _, known = find_setting(part, field, f"--sweep {text}")
+    _, setting = find_setting(part, field, f"--sweep {text}")
     low, dots, rest = value.partition("..")
     if not dots:
         choices = tuple(one.strip() for one in value.split(","))
         if len(set(choices)) != len(choices):
             raise ConfigError("names a value twice", "--sweep", text)
-        return Dimension(name, known, choices)
+        return Dimension(name, setting, choices)
     high, colon, scale = rest.partition(":")
-    if known.kind not in (int, float) or known.many or (colon and scale != "log"):
+    if setting.kind not in (int, float) or setting.many or (colon and scale != "log"):
         raise ConfigError(f"is not a valid range; {_FORM}", "--sweep", text)
     try:
-        ends = known.read(low), known.read(high)
+        ends = setting.read(low), setting.read(high)
     except ValueError as error:
         raise ConfigError(f"{error}; {_FORM}", "--sweep", text) from error
     if None in ends or not ends[0] < ends[1] or (colon and ends[0] <= 0):
         raise ConfigError(f"give two numbers, the lower one first{', above 0' if colon else ''}", "--sweep", text)
-    return Dimension(name, known, ends, is_range=True, log=bool(colon))
+    return Dimension(name, setting, ends, is_range=True, log=bool(colon))
 
 
 def toml_text(space: Space, values: Mapping[str, Any]) -> str:
@@ -169,12 +169,12 @@ class Sweep:
     def check(self, folder: Path) -> None:
         """Raise ConfigError for invalid flags, and for invalid values at the ends of ranges."""
         for one in self.space:
-            if not RESERVED.isdisjoint(options(one.known)):
+            if not RESERVED.isdisjoint(options(one.setting)):
                 raise ConfigError(f"{one.name} is set for each trial by the sweep; leave it out", "--sweep")
         for flag in self.common:
             if flag.split("=")[0] in RESERVED:
                 raise ConfigError("is set for each trial by the sweep; leave it out", flag)
-            if flag.split("=")[0] in options(*(one.known for one in self.space)):
+            if flag.split("=")[0] in options(*(one.setting for one in self.space)):
                 raise ConfigError("is swept; leave it out of the flags for every trial", flag)
         config = self.resolved({one.name: one.values[0] for one in self.space}, folder)
         for one in self.space:
@@ -228,12 +228,12 @@ def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "o
         _retry_interrupted(study)
         failures = 0
         advice = f"see {folder / 'logs'}, fix the problem, and repeat with more --trials, as failed ones count"
-        while len(over(study)) < sweep.trials:
+        while len(ended_trials(study)) < sweep.trials:
             failures = 0 if _Trial(sweep, study.ask(), folder, log).run(script, study) else failures + 1
             write_results(study, sweep, folder)
             if failures == FAILURES:
                 raise ResultsError(f"the last {FAILURES} trials have failed; {advice}")
-        if all("failed" in trial.user_attrs for trial in over(study)):
+        if all("failed" in trial.user_attrs for trial in ended_trials(study)):
             raise ResultsError(f"no trial has succeeded; {advice}")
     return study
 
@@ -248,9 +248,9 @@ def _write_or_check_plan(sweep: Sweep, folder: Path) -> None:
     if not file.exists():
         write_json(file, wanted)
         return
-    begun = read_object(file, ConfigError, "restore it, or begin again in another folder")
-    if begun != wanted:
-        different = [name for name in wanted if begun.get(name) != wanted[name]]
+    stored = read_object(file, ConfigError, "restore it, or begin again in another folder")
+    if stored != wanted:
+        different = [name for name in wanted if stored.get(name) != wanted[name]]
         advice = f"was begun with other {' and '.join(different)} ({PLAN}); choose another folder"
         raise ConfigError(advice, "--out", folder)
 
@@ -261,8 +261,8 @@ def _study(sweep: Sweep, folder: Path) -> "optuna.Study":
 
     url = URL.create("sqlite", database=str((folder / STUDY).absolute()))  # escapes characters such as "?"
     storage = optuna.storages.RDBStorage(url.render_as_string())
-    known = optuna.study.get_all_study_names(storage)
-    done = len(optuna.load_study(study_name=known[0], storage=storage).trials) if known else 0
+    studies = optuna.study.get_all_study_names(storage)
+    done = len(optuna.load_study(study_name=studies[0], storage=storage).trials) if studies else 0
     # A resumed sweep needs another seed, or the sampler would repeat its first draws.
     sampler = optuna.samplers.TPESampler(n_startup_trials=STARTING_TRIALS, seed=done)
     median = optuna.pruners.MedianPruner(n_startup_trials=STARTING_TRIALS)
@@ -285,7 +285,7 @@ def _retry_interrupted(study: "optuna.Study") -> None:
         study.tell(trial.number, state=TrialState.FAIL)
 
 
-def over(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
+def ended_trials(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
     """Return the trials that have ended: complete, pruned and failed ones, but not interrupted ones."""
     from optuna.trial import TrialState
 
@@ -312,14 +312,14 @@ class _Trial:
         log_file = self.folder / "logs" / f"{self.name}_{datetime.now():%Y%m%d_%H%M%S}.log"
         values = ", ".join(f"{name} {_short(value)}" for name, value in self.values.items())
         self.log(f"{self.name}: {values}; output in {log_file}")
-        begun = self.begun()
-        flags = ["--resume-from", str(begun)] if begun else self.sweep.flags(self.name, settings, self.folder)
+        earlier = self.run_folder()
+        flags = ["--resume-from", str(earlier)] if earlier else self.sweep.flags(self.name, settings, self.folder)
         status, pruned = self._watch([sys.executable, "-u", str(script), *flags], log_file)
         self.trial.set_user_attr("minutes", (time.monotonic() - began) / 60)
         found = self.success()
         self.trial.set_user_attr("success", found)
-        if begun := self.begun():
-            self.trial.set_user_attr("folder", str(begun))
+        if folder := self.run_folder():
+            self.trial.set_user_attr("folder", str(folder))
         if pruned:
             study.tell(self.trial, state=TrialState.PRUNED)
             self.log(f"{self.name}: pruned at {_percent(found)}")
@@ -334,15 +334,15 @@ class _Trial:
             self.log(f"{self.name}: {_percent(found)} of the dev levels")
         return True
 
-    def begun(self) -> Path | None:
+    def run_folder(self) -> Path | None:
         """Return the folder of the trial's newest run if it can be resumed, or None."""
         runs = sorted((self.folder / "runs").glob(f"{self.name}_*/config.json"))
         return runs[-1].parent if runs else None
 
     def histories(self) -> list[History]:
         """Return the dev evaluations of each seed that has any, in the order of the seeds."""
-        begun = self.begun()
-        files = sorted(begun.rglob(HISTORY_FILE), key=lambda file: file.stat().st_ctime) if begun else []
+        folder = self.run_folder()
+        files = sorted(folder.rglob(HISTORY_FILE), key=lambda file: file.stat().st_ctime) if folder else []
         by_seed = {file.parent.name: file.parent for file in files}
         if len(self.sweep.seeds) > 1:
             found = [by_seed[name] for seed in self.sweep.seeds if (name := f"seed_{seed}") in by_seed]
@@ -384,25 +384,25 @@ class _Trial:
             while process.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(POLL_SECONDS)
-                if process.poll() is None and self._should_end():
+                if process.poll() is None and self._report_evaluations():
                     pruned = True
                     process.terminate()
                     with suppress(subprocess.TimeoutExpired):
                         process.wait(STOP_SECONDS)
                     break
         if not pruned:
-            self._should_end()  # reports the last evaluations to the pruner
+            self._report_evaluations()  # reports the last evaluations to the pruner
         return process.returncode, pruned
 
-    def _should_end(self) -> bool:
-        """Report new evaluations to the pruner; return True if it would prune the trial after any of these evaluations."""
-        worse = False
+    def _report_evaluations(self) -> bool:
+        """Report new evaluations to the pruner; return True if it would prune the trial after any of them."""
+        prune = False
         for step, value in self.evaluations():
             if step not in self.reported:
                 self.reported.add(step)
                 self.trial.report(value, step)
-                worse = self.trial.should_prune() or worse
-        return worse
+                prune = self.trial.should_prune() or prune
+        return prune
 
 
 def write_results(study: "optuna.Study", sweep: Sweep, folder: Path) -> None:
@@ -414,7 +414,7 @@ def write_results(study: "optuna.Study", sweep: Sweep, folder: Path) -> None:
             "settings": trial.params,
             **{name: trial.user_attrs.get(name) for name in ("success", "minutes", "folder", "failed")},
         }
-        for trial in over(study)
+        for trial in ended_trials(study)
     ]
     write_json(folder / "results.json", {"seeds": list(sweep.seeds), "trials": rows})
     if best := _ranked(study):
@@ -432,7 +432,7 @@ def _ranked(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
 def report(study: "optuna.Study", sweep: Sweep, folder: Path) -> str:
     """Return a table of trials, best first, and the command to train with the best settings."""
     ranked = _ranked(study)
-    rest = [trial for trial in over(study) if trial not in ranked]
+    rest = [trial for trial in ended_trials(study) if trial not in ranked]
     names = [one.name for one in sweep.space]
     rows = [
         (

@@ -158,12 +158,12 @@ _COMPARED = ab.ABSettings(("--initial-lr", "1e-3"), ("--initial-lr", "1e-4"), ("
 
 
 def _comparison_plan(folder: Path) -> list[Path]:
-    ab._settle(_COMPARED, folder)
+    ab._write_or_check_plan(_COMPARED, folder)
     return [folder / ab.PLAN]
 
 
 def _read_comparison_plan(path: Path) -> None:
-    ab._settle(_COMPARED, path.parent)
+    ab._write_or_check_plan(_COMPARED, path.parent)
 
 
 def _plan(folder: Path) -> list[Path]:

@@ -315,9 +315,9 @@ def test_from_bytes_cut_between_or_within_records_raises_error(complete):
     gold = [(kinds.GOLD, x, 30) for x in range(40, 46)]
     whole = Level.build(open_tiles(), (20, 20), exits=[((30, 30), (40, 40))], locked_doors=doors, entities=gold)
     data = whole.to_bytes()
-    lacking = len(whole.records) - complete
-    for end in (len(data) - 5 * lacking, len(data) - 5 * lacking + 3):
-        with pytest.raises(LevelError, match=f"lacks {lacking} of the stated records"):
+    missing = len(whole.records) - complete
+    for end in (len(data) - 5 * missing, len(data) - 5 * missing + 3):
+        with pytest.raises(LevelError, match=f"{missing} of the stated records are missing"):
             Level.from_bytes(data[:end])
     assert Level.from_bytes(data) == whole
 

@@ -93,7 +93,7 @@ def test_update_wrong_batch_raises_error_and_changes_nothing(rng):
     statistics = ObservationStatistics(KEYS)
     good = batch(rng, 4)
     for bad, message in (
-        ({"hazards": good["hazards"]}, "lacks game_state"),
+        ({"hazards": good["hazards"]}, "does not contain game_state"),
         (good | {"game_state": good["game_state"][:, :25]}, r"shape \(4, 25\), expected \(N, 26\)"),
         (good | {"game_state": good["game_state"][:3]}, "differ in length"),
     ):
@@ -113,10 +113,10 @@ def test_load_other_layout_raises_error(parts):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.pop("std"), "lack std"),
+        (lambda d: d.pop("std"), "do not contain std"),
         (lambda d: d.update(count=1), "at least 2"),
         (lambda d: d.update(keys=["smell"]), "unknown observation 'smell'"),
-        (lambda d: d["mean"].pop("hazards"), "lack mean of hazards"),
+        (lambda d: d["mean"].pop("hazards"), "do not contain mean of hazards"),
         (lambda d: d["std"]["game_state"].__setitem__(3, -1.0), "std of game_state.vy is -1.0"),
         (lambda d: d["mean"]["game_state"].__setitem__(0, np.nan), "mean of game_state.x is nan"),
         (lambda d: d["mean"].update(hazards=np.zeros((5, 8))), r"shape \(5, 8\), expected \(8, 5\)"),

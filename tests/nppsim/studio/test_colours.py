@@ -5,7 +5,7 @@ import re
 import pytest
 
 from nppsim.pictures.canvas import PALETTE, Palette
-from nppsim.pictures.schemes import CLASSIC, SCHEMES, painted, stylesheet
+from nppsim.pictures.schemes import CLASSIC, SCHEMES, colour_scheme, stylesheet
 from nppsim.studio.app import STATIC
 
 COLOUR = re.compile(r"--([\w-]+): light-dark\(#(\w{6}), #(\w{6})\)")
@@ -41,12 +41,12 @@ def test_contrast_black_on_white_is_21():
 
 
 def test_page_and_pictures_have_same_schemes():
-    with painted(CLASSIC):
+    with colour_scheme(CLASSIC):
         assert Palette() == PALETTE
     sheet = stylesheet()
     for scheme, colours in SCHEMES.items():
         rule = re.search(rf'"{scheme}"\] {{(.*)}}', sheet)[1]
-        with painted(scheme):
+        with colour_scheme(scheme):
             assert {name: getattr(PALETTE, name) for name in colours} == colours
             for name, colour in (("open", PALETTE.background), ("gold-edge", PALETTE.gold_edge)):
                 assert scheme == CLASSIC or f"--scene-{name}: #{bytes(colour).hex()};" in rule
@@ -55,6 +55,6 @@ def test_page_and_pictures_have_same_schemes():
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_ninja_and_hazards_contrast_with_ground(scheme):
-    with painted(scheme):
+    with colour_scheme(scheme):
         ground = bytes(PALETTE.background).hex()
         assert contrast(bytes(PALETTE.ink).hex(), ground) > 7 and contrast(bytes(PALETTE.red).hex(), ground) > 3

@@ -11,7 +11,7 @@ from PIL import Image
 import nppsim
 from nppsim.actions import RIGHT
 from nppsim.errors import MissingPackageError
-from nppsim.pictures.film import AGAIN_S, HOLD_S, SLOWER, record
+from nppsim.pictures.film import HOLD_S, REPEAT_S, SLOW_FACTOR, record
 from nppsim.pictures.render import FilmSettings, RenderError, film_steps, frames
 from nppsim.pictures.schemes import SCHEMES
 from nppsim.replays.replay import Replay
@@ -100,9 +100,9 @@ def test_deaths_are_repeated_in_slow_motion(tmp_path):
     level, inputs = corridor(), np.full(40, RIGHT, np.uint8)
     *_, lived = decoded(record(tmp_path / "a.mp4", level, inputs, FilmSettings(outcome="timeout")))
     *_, died = decoded(record(tmp_path / "b.mp4", level, inputs, FilmSettings(outcome="died")))
-    shown = min(round(AGAIN_S * 30), len(film_steps(40, 30)))
-    assert len(died) - len(lived) == SLOWER * shown + round(HOLD_S * 30)
-    again = died[len(lived) :: SLOWER][:shown]
+    shown = min(round(REPEAT_S * 30), len(film_steps(40, 30)))
+    assert len(died) - len(lived) == SLOW_FACTOR * shown + round(HOLD_S * 30)
+    again = died[len(lived) :: SLOW_FACTOR][:shown]
     played = lived[: -round(HOLD_S * 30)][-shown:]
     assert all(np.abs(a.astype(int) - b).mean() < 4 for a, b in zip(again, played, strict=True))
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from nppsim.measure.intervals import wilson
-from rl.evaluation.comparison import Comparison, Difference
+from rl.evaluation.comparison import Comparison, SuccessDifference
 from rl.events import EventsError, Scalars, open_events, require_tags
 from rl.experiment.report import CHARTS, STAGE, curve_chart, stages, write_report
 
@@ -27,7 +27,7 @@ def table(wins, episodes):
 
 
 def comparison(first, second, difference, ci95):
-    rows = {name: Difference(0.5 + difference, 0.5, difference, ci95) for name in ("simple", "all")}
+    rows = {name: SuccessDifference(0.5 + difference, 0.5, difference, ci95) for name in ("simple", "all")}
     return Comparison(first, second, levels=100, seeds=1, categories=rows).to_dict()
 
 

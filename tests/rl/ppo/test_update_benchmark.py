@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 import torch
 
-from hardware import Candidate, Machine, Timings
+from hardware import ComputeOption, Machine, Timings
 from rl.ppo import update_benchmark as module
 from rl.ppo.update_benchmark import TimingsError, UpdateBenchmark, stored_timings
 
@@ -34,7 +34,7 @@ def test_benchmark_returns_the_fastest_update_of_each_candidate(monkeypatch):
     monkeypatch.setattr(module.OtherPrograms, "share", lambda self: 0.125)
     monkeypatch.setattr(module, "ENOUGH_SECONDS", 16)
     found = UpdateBenchmark("vision_free", "cpu", "float32").benchmark(
-        8, [Candidate("float32", 1), Candidate("bf16", 2)]
+        8, [ComputeOption("float32", 1), ComputeOption("bf16", 2)]
     )
     assert found == Timings(wall=[3, 1], processor=[6, 2], others=0.125)
     assert updated == [("float32", 1, 8), ("bf16", 2, 8)] * 3, "the fourth round would have begun after 18 s"
@@ -46,14 +46,14 @@ def test_benchmark_restores_random_generators_and_threads():
     torch.manual_seed(3)
     threads = torch.get_num_threads()
     probe = UpdateBenchmark("vision_free", "cpu", "float32")
-    found = probe.benchmark(16, [Candidate("bf16", 1), Candidate("float32", 3)])
+    found = probe.benchmark(16, [ComputeOption("bf16", 1), ComputeOption("float32", 3)])
     assert all(seconds > 0 for seconds in found.wall + found.processor)
     assert torch.equal(torch.rand(1), expected)
     assert torch.get_num_threads() == threads
 
 
 MACHINE = Machine("a processor", cores=2, memory_bytes=10**10, available_bytes=10**10)
-CANDIDATES = [Candidate("float32", 1), Candidate("float32", 2)]
+CANDIDATES = [ComputeOption("float32", 1), ComputeOption("float32", 2)]
 
 
 class Probe:

@@ -16,7 +16,7 @@ from rl.config.command_line import resolve
 from rl.evaluation.results import DevHistory, LevelWins, ResultsError
 from rl.policy import architectures
 from rl.tools import sweep as sweeps
-from rl.tools.sweep import Sweep, over, read_space, report, run_trials, toml_text
+from rl.tools.sweep import Sweep, ended_trials, read_space, report, run_trials, toml_text
 
 from programs import load_script
 
@@ -98,7 +98,7 @@ def test_run_trials_odd_folder_name_stores_study(program, tmp_path):
 
 def test_run_trials_prunes_bad_trials(program, tmp_path):
     study = run_trials(rates(9), tmp_path / "out", program(some_hopeless=True), [].append)
-    states = [trial.state.name for trial in over(study)]
+    states = [trial.state.name for trial in ended_trials(study)]
     assert len(states) == 9 and (states[5], states[7]) == ("PRUNED", "PRUNED")
     assert states[:4] == ["COMPLETE"] * 4, "the first ones are never pruned"
 
@@ -115,7 +115,7 @@ def test_run_trials_interrupted_resumes(program, tmp_path):
         run_trials(sweep, folder, program(), interrupt)
     assert len(program.calls()) == 1
     study = run_trials(sweep, folder, program(), [].append)
-    assert len(over(study)) == 3 == len(program.calls())
+    assert len(ended_trials(study)) == 3 == len(program.calls())
     first, again = study.trials[1:3]
     assert first.params == again.params and again.user_attrs["folder"].endswith("trial_0001_20260101_000000")
     run_trials(rates(4), folder, program(), [].append)

@@ -34,14 +34,14 @@ export function get(path) {
 /** Poll the studio and call put(text) with the progress while it compiles, until the returned function is called. */
 export function whileCompiling(put) {
   let timer = null;
-  const look = async () => {
+  const poll = async () => {
     const { compiled } = await get("state").catch(() => ({ compiled: null })); // the waiting request reports the error
     if (timer === null) return;
     if (compiled !== null)
       put(`Compiling for this machine, once per version: ${compiled} functions so far. This takes one to two minutes.`);
-    timer = setTimeout(look, POLL_MS);
+    timer = setTimeout(poll, POLL_MS);
   };
-  timer = setTimeout(look, POLL_MS);
+  timer = setTimeout(poll, POLL_MS);
   return () => {
     clearTimeout(timer);
     timer = null;
@@ -125,7 +125,7 @@ export class Socket {
     this.socket = new WebSocket(`ws://${location.host}/ws/${path}?${query}`);
     this.opened = new Promise((resolve, reject) => {
       this.socket.onopen = resolve;
-      this.refuse = reject;
+      this.rejectOpened = reject;
     });
     this.opened.catch(() => {}); // callers and onclose handle the error
     this.socket.onmessage = ({ data }) => this.receive(JSON.parse(data));
@@ -154,10 +154,10 @@ export class Socket {
   }
 
   receive(message) {
-    const asker = this.waiting.shift();
-    if (!asker) this.onmessage(message);
-    else if ("error" in message) asker.reject(new ApiError(message.error, 400));
-    else asker.resolve(message);
+    const request = this.waiting.shift();
+    if (!request) this.onmessage(message);
+    else if ("error" in message) request.reject(new ApiError(message.error, 400));
+    else request.resolve(message);
   }
 
   close() {
@@ -168,7 +168,7 @@ export class Socket {
   end(code, reason) {
     const busy = code === TRY_LATER;
     const error = busy ? new ApiError(reason, code) : new ApiError("the connection to the studio has ended", 0);
-    this.refuse(error);
+    this.rejectOpened(error);
     for (const { reject } of this.waiting.splice(0)) reject(error);
     if (!this.closed) {
       if (!busy) document.dispatchEvent(new Event("studiolost"));

@@ -29,7 +29,7 @@ const VIEWS = [
 ];
 const RETRY_MS = 700;
 const MOST_WARNINGS = 3; // warnings shown per file
-const PATIENCE_MS = 400; // delay before a notice appears while a view loads
+const NOTICE_DELAY_MS = 400; // delay before a notice appears while a view loads
 
 const view = document.getElementById("view");
 let endView = null;
@@ -81,9 +81,9 @@ async function showView() {
   document.title = `${wanted.title} · nppsim studio`;
   const root = element("div", { class: "root" }); // a new one per view, so that a slow view cannot fill a later one's
   view.replaceChildren(root);
-  const loading = notice("One loading", "Loading.");
-  const timer = setTimeout(() => view.append(loading), PATIENCE_MS);
-  const known = whileCompiling((text) => (loading.querySelector("p").textContent = text));
+  const loading = notice("Loading", "The view is being loaded.");
+  const timer = setTimeout(() => view.append(loading), NOTICE_DELAY_MS);
+  const stopPolling = whileCompiling((text) => (loading.querySelector("p").textContent = text));
   failedView = false;
   try {
     const { show } = await import(wanted.module);
@@ -96,7 +96,7 @@ async function showView() {
     studio.failed(error);
   } finally {
     clearTimeout(timer);
-    known();
+    stopPolling();
     loading.remove(); // other elements must not move, since they would lose the focus
   }
 }

@@ -1,7 +1,7 @@
 /* Input of the player: keyboard (configurable), gamepad, touch buttons.
  *
- *     const controls = new Controls((action) => ...);       // called once per press of other keys than left, right,
- *     jump controls.sample()                                     // returns the input byte of the next frame
+ *     const controls = new Controls((action) => ...); // called once per press of keys other than left, right, jump
+ *     controls.sample()                               // returns the input byte of the next frame
  *
  * A press shorter than a frame counts for one frame, so no press is lost.
  */

@@ -34,13 +34,13 @@ export function showChecks(panel, editor, canvas, studio) {
     list,
     element("div", { class: "bar" }, choice, button, status),
   );
-  let compiled = () => {}; // ends messages on compilation
+  let stopPolling = () => {}; // ends messages on compilation
   const checks = new Checks({
     found(diagnostics) {
       list.replaceChildren(
         ...diagnostics.map((one) => element("li", { class: one.severity }, sentence(one, editor, canvas))),
       );
-      compiled();
+      stopPolling();
       canvas.show({
         marks: diagnostics.filter(({ severity, at }) => at && severity !== "note").map(({ at }) => at),
         route: null,
@@ -49,8 +49,8 @@ export function showChecks(panel, editor, canvas, studio) {
       else showVerdict("Checking …", "muted");
     },
     searched(search) {
-      compiled();
-      if (search.state === "starting") compiled = whileCompiling((text) => showVerdict(text, "muted"));
+      stopPolling();
+      if (search.state === "starting") stopPolling = whileCompiling((text) => showVerdict(text, "muted"));
       if (search.state === "found") {
         canvas.show({ route: search.route });
         showVerdict(`Finishable: the planner needs ${seconds(search.par)} (${search.par} frames).`, "good");
@@ -62,7 +62,7 @@ export function showChecks(panel, editor, canvas, studio) {
       }
     },
     failed(message) {
-      compiled();
+      stopPolling();
       status.textContent = "";
       showVerdict(message, "bad");
     },
@@ -105,7 +105,7 @@ export function showChecks(panel, editor, canvas, studio) {
   return () => {
     editor.history.removeEventListener("change", change);
     document.removeEventListener("studioback", back);
-    compiled();
+    stopPolling();
     checks.close();
   };
 }

@@ -228,14 +228,14 @@ class InputEditor {
     const { inputs } = this.branch;
     button.disabled = true;
     this.status.textContent = "plays on from here …";
-    const known = whileCompiling((words) => (this.status.textContent = words));
+    const stopPolling = whileCompiling((words) => (this.status.textContent = words));
     try {
       const answer = await this.socket.ask({ continue: { frame, ...request } });
       this.add(`${answer.name} from ${frame}`, joined(inputs.subarray(0, frame), bytes(answer.inputs)));
     } catch (error) {
       this.studio.failed(error);
     } finally {
-      known();
+      stopPolling();
       button.disabled = false;
       this.refresh();
     }

@@ -1,8 +1,7 @@
 /* The ninja: a small figure with a headband that fits its collision circle of radius 10 px.
  *
  * Its pose depends on earlier frames (direction, stride, tilt on slopes), so a Gait follows a run frame by frame.  A
- * look is
- * {at, state, facing, stride, tilt, pose}; pose contains the angles below.
+ * look is {at, state, facing, stride, tilt, pose}; pose contains the angles below.
  */
 
 import { turned } from "./pen.js";

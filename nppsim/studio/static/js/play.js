@@ -17,8 +17,8 @@ import { Scene } from "./scene.js";
 const RATES = [1, 0.5, 0.25, 0.1]; // speed relative to real time
 const REWIND_FRAMES = 2; // per display tick
 const TRAIL = 240; // frames
-const FALL_MS = 700; // duration of the death animation
-const REST_MS = 350; // delay after the end before a jump restarts
+const DEATH_MS = 700; // duration of the death animation
+const RESTART_DELAY_MS = 350; // delay after the end before a jump restarts
 const NAME_STORE = "nppsim.name",
   DEFAULT_NAME = "you"; // player's name in the leaderboard
 const CAPS = [
@@ -89,7 +89,7 @@ export class Play {
     const isTime = objective === "time";
     let found = isTime && level.par ? level : null;
     if (!found) {
-      const known = whileCompiling((text) => (this.par.title = text));
+      const stopPolling = whileCompiling((text) => (this.par.title = text));
       this.par.textContent = "the planner searches …";
       this.par.title = "";
       found = await get(`levels/${level.id}/par${isTime ? "" : `?objective=${objective}`}`)
@@ -97,7 +97,7 @@ export class Play {
           this.par.textContent = "unknown";
           throw error;
         })
-        .finally(known);
+        .finally(stopPolling);
       if (isTime) level.par = found.par;
       if (found.par) get(`levels/${level.id}/best`).then((best) => this.showBest(best), this.studio.failed);
     }
@@ -129,13 +129,13 @@ export class Play {
     else if (this.phase === "rewinding") this.enter("ready");
     if (this.phase === "ready" && this.armed && controls.pressing && game.settled) this.enter("running");
     if (this.phase === "running" && game.ready) this.advance(this.clock.due(now));
-    if (this.phase === "over" && now - this.ended > REST_MS && controls.tapped.has("jump")) this.goOn();
+    if (this.phase === "over" && now - this.ended > RESTART_DELAY_MS && controls.tapped.has("jump")) this.goOn();
     if (game.fresh) {
       game.fresh = false;
       if (this.phase === "running") this.pacing.drawn(now);
       this.draw();
       if (game.over && this.phase === "running") this.end(now);
-    } else if (this.phase === "over" && game.frame.o === "died" && now - this.ended < FALL_MS) {
+    } else if (this.phase === "over" && game.frame.o === "died" && now - this.ended < DEATH_MS) {
       this.draw();
     }
   }

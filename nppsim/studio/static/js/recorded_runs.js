@@ -149,7 +149,7 @@ export class RecordedRuns {
   }
 
   async fetch(source) {
-    const known = whileCompiling((words) => {
+    const stopPolling = whileCompiling((words) => {
       source.note = words;
       this.fill();
     });
@@ -162,7 +162,7 @@ export class RecordedRuns {
       [source.fetching, source.shown] = [null, false];
       this.studio.failed(error);
     } finally {
-      known();
+      stopPolling();
     }
     if (!this.slider.hasChildNodes()) this.fill();
     return source.recording;

@@ -13,8 +13,8 @@ import { Player, RUN_COLOURS } from "./player.js";
 let latest = 0; // number of the latest request; answers to earlier ones are ignored
 
 const REPORT_EVERY = 20; // frames between two reports of the displayed frame to the server
-const FALL_FRAMES = 40; // frames for which a reward is displayed
-const QUIET = new Set(["time", "shaping", "closest"]); // reward terms of almost every decision, which are not displayed
+const REWARD_FRAMES = 40; // frames for which a reward is displayed
+const HIDDEN_TERMS = new Set(["time", "shaping", "closest"]); // reward terms of almost every decision, which are not displayed
 const HEAT = { cell: 12, columns: 88, rows: 50 };
 
 export class Watching {
@@ -44,15 +44,15 @@ export class Watching {
     this.player.overlay = (frame) => this.overlay(frame);
     this.player.growing = true;
     this.player.state.textContent = "getting ready …";
-    this.known?.();
-    this.known = whileCompiling((text) => (this.player.state.textContent = text));
+    this.stopPolling?.();
+    this.stopPolling = whileCompiling((text) => (this.player.state.textContent = text));
     this.number = ++latest;
     this.socket.send({ watch: { number: this.number, level: this.level.id, runs: requests } });
     this.changed();
   }
 
   destroy() {
-    this.known?.();
+    this.stopPolling?.();
     this.player?.destroy();
   }
 
@@ -67,7 +67,7 @@ export class Watching {
     if ("difference" in message) this.differs(message);
     else if ("error" in message) {
       for (const one of "run" in message ? [this.runs[message.run]] : this.runs) one.error = message.error;
-      this.known();
+      this.stopPolling();
       this.failed(new ApiError(message.error, 400));
       this.settle();
     } else if ("start" in message) this.begin(message);
@@ -76,7 +76,7 @@ export class Watching {
   }
 
   begin({ run, label, start, facts, layout }) {
-    this.known();
+    this.stopPolling();
     const one = this.runs[run];
     one.index = this.player.runs.length;
     one.log = layout ? new DecisionLog(layout) : null;
@@ -161,8 +161,8 @@ export class Watching {
     for (let i = decision.index; i >= 0; i--) {
       const { f, r } = one.log.decisions[i];
       const end = one.log.decisions[i + 1]?.f ?? recording.frames;
-      if (frame - end > FALL_FRAMES) break;
-      if (frame >= end) this.drawRewards(pen, recording.points[end], r, (frame - end) / FALL_FRAMES, f);
+      if (frame - end > REWARD_FRAMES) break;
+      if (frame >= end) this.drawRewards(pen, recording.points[end], r, (frame - end) / REWARD_FRAMES, f);
     }
   }
 
@@ -174,7 +174,7 @@ export class Watching {
     c.textAlign = "center";
     c.lineWidth = size / 4;
     Object.entries(rewards)
-      .filter(([name]) => !QUIET.has(name))
+      .filter(([name]) => !HIDDEN_TERMS.has(name))
       .forEach(([name, reward], i) => {
         c.globalAlpha = 1 - share * share;
         const text = `${name} ${reward > 0 ? "+" : "−"}${Math.abs(Number(reward.toFixed(3)))}`;
