@@ -21,7 +21,9 @@ LONG_RUN_HOURS = 48.0  # duration of the training in hours above which there is 
 
 @check(BEFORE)
 def rewards_are_ordered(config: ExperimentConfig, settings: PPOConfig, levels: LevelPairs, env: BatchVecEnv) -> str:
-    """Check per category that winning pays more than waiting, waiting at least as much as dying, and that approaching pays.
+    """Check the order of returns per category: a win above a time-out, a time-out not below an early death.
+
+    Decisions towards the goal must also have a positive reward.
 
     The returns are computed from the reward settings, without playing.
     """

@@ -20,7 +20,7 @@ from rl.evaluation.suite import EvaluationSuite
 from rl.ppo.vec_env import BatchVecEnv
 
 LevelPairs = Mapping[str, Sequence[tuple[Level, str]]]  # "train", "dev", "test" -> (level, category) pairs
-IDLE = 1500  # length of a run without input, in decisions; the longest possible episode
+IDLE = 1500  # number of decisions of a run without input, enough for the longest episode
 REPLAYS_PLAYED = 20  # largest number of replays that are played back, evenly spaced over the folder
 DEMONSTRATIONS_PLAYED = 12  # largest number of demonstrations of the dataset that are played back
 PLANNED = 6  # number of levels for which runs are planned, the shortest ones; each takes about a tenth of a second

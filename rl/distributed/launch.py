@@ -66,9 +66,10 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
 
 
 def _cause(statuses: Mapping[int, int]) -> tuple[int, int]:
-    """Return (process, exit status) of the failure that caused the others.
+    """Return (process, exit status) of the most probable first failure.
 
-    Another signal is preferred to an error, and an error to SIGTERM, which the launcher sends after the first failure.
+    A process that was killed by a signal comes first, then one with an error, then one with SIGTERM, which the launcher
+    sends to all processes after the first failure.
     """
 
     def weight(one: tuple[int, int]) -> int:

@@ -283,12 +283,12 @@ def save_agent(setup: TrainingSetup, agent: PPO) -> None:
 
 
 @dataclass(frozen=True)
-class _Start:
+class _InitialState:
     """State with which PPO begins, as sent by rank 0 to the other processes.
 
     statistics: of the policy's normaliser.
     weights: of the policy.
-    has_reference: whether the policy is also the reference of the KL penalty.
+    has_reference: True if the policy is also the reference of the KL penalty.
     runs: level fingerprint -> actions int8[n] of a demonstration, whose states serve as start states.
     """
 
@@ -334,7 +334,7 @@ def _make_ppo(training: Training, statistics: ObservationStatistics) -> PPO:
     )
 
 
-def _make_first_agent(training: Training) -> tuple[PPO, _Start]:
+def _make_first_agent(training: Training) -> tuple[PPO, _InitialState]:
     """Make the agent of rank 0; return it and the state with which all processes begin."""
     setup, pretrained = training.setup, training.pretrained
     initial = None if pretrained else initial_agent_of(setup)
@@ -359,7 +359,7 @@ def _make_first_agent(training: Training) -> tuple[PPO, _Start]:
         found = pretrained.runs if pretrained else runs_without_imitation(setup.config, setup.data, setup.log)
         levels = [level.fingerprint for level, _ in setup.data.train if level.fingerprint in found]
         runs = {level: found[level] for level in levels}
-    return agent, _Start(statistics, agent.policy.state_dict(), source is not None, runs)
+    return agent, _InitialState(statistics, agent.policy.state_dict(), source is not None, runs)
 
 
 def learn(setup: TrainingSetup, agent: PPO, monitor: TrainingMonitor) -> None:

@@ -313,7 +313,7 @@ class GraphLayers(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class _Encoded:
-    """G encoded graphs.
+    """Node features of G encoded graphs.
 
     nodes: float[N, W], features of the nodes of all graphs.
     means: float[G, W], mean over the nodes of each graph.

@@ -26,7 +26,7 @@ from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, RecurrentLayer
 from rl.policy.subtasks import SUBTASK, HighLevelPolicy
 
 LEARNING_RATE = 3e-4  # default of the optimiser; imitation and PPO set their own
-DEATH_PENALTY = 20.0  # least penalty of an action that kills or leads to a dead end; ``death_penalty`` adds up to this
+DEATH_PENALTY = 20.0  # minimum penalty of an action that leads to death; an early death costs up to twice as much
 GAINS = {"features_extractor": math.sqrt(2), "mlp_extractor": math.sqrt(2), "action_net": 0.01, "value_net": 1.0}
 
 
@@ -75,7 +75,7 @@ class NppPolicy(nn.Module):
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """Adam, made at the first use, because PyTorch then imports its compiler, which takes two seconds."""
+        """Adam, created at the first use: creating it makes PyTorch import its compiler, which takes two seconds."""
         if self._optimizer is None:
             # fused: one kernel for all tensors, as small networks spend most time on launches
             self._optimizer = torch.optim.Adam(self.parameters(), lr=self._learning_rate, eps=1e-5, fused=True)
@@ -281,10 +281,10 @@ def _own_axes(shape: tuple[int, ...], values: np.ndarray) -> tuple[int, ...]:
 
 
 def death_penalty(foresight: torch.Tensor) -> torch.Tensor:
-    """Return float32[N, 6] to subtract from logits, above 0 for actions that lead to death in all branches or to a dead end.
+    """Return penalties float32[N, 6] to subtract from logits: above 0 for actions that lead to death in all branches.
 
-    The penalty is finite, so that losses and gradients are finite.  Among such actions, it is smallest for the latest
-    death.
+    The look-ahead also counts dead ends as death.  The penalty is finite, so that losses and gradients are finite.  The
+    later the death, the smaller is the penalty.
     foresight: float32[N, 6, 4, 11] or [N, 264], raw observations.
     """
     branches = foresight.unflatten(1, (NUM_ACTIONS, -1, len(AHEAD))) if foresight.dim() == 2 else foresight

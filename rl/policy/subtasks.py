@@ -16,9 +16,9 @@ The conditioning weights are initially zero, so the weights of a policy without 
 A subtask ends when it is completed, after ``longest`` decisions, or with its episode.  It is completed when:
 
     exit_switch   the exit switch is taken
-    locked_door   one more of the five observed doors is open than at its start
+    locked_door   more of the five observed doors are open than at the start
     exit          the level is won, which ends the episode
-    mine          the path to the exit is shorter than at the start by more than the nearest hazard was away
+    mine          the path to the exit became shorter by more than the initial distance of the nearest hazard
     explore       the ninja is EXPLORED_PX away from its position at the start
 
 Source: Sutton, Precup & Singh 1999 (options).
