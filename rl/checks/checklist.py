@@ -17,7 +17,7 @@ from nppsim.io.files import table
 from nppsim.measure.intervals import mean_over_levels
 from rl.evaluation.results import ResultsError, read_history
 from rl.events import EventsError, Scalars, read_scalars
-from rl.ppo.logs import BOARD
+from rl.ppo.logs import TENSORBOARD_FOLDER
 
 EARLY, LATE = 100_000, 500_000  # decisions at which criteria are evaluated
 UPDATE_S = 30.0  # largest duration of an update in seconds
@@ -56,7 +56,7 @@ def checklist(folder: Path) -> list[ChecklistItem]:
     items = [ChecklistItem(DEV_SUCCESS, *_dev_success(folder))]
     curves: Curves | None = None
     try:
-        curves = read_scalars(folder / BOARD)
+        curves = read_scalars(folder / TENSORBOARD_FOLDER)
     except EventsError as error:
         reason = str(error).partition(":")[2].strip()
     for criterion, evaluate in CRITERIA.items():

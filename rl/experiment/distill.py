@@ -21,7 +21,7 @@ from rl.experiment.setup import TrainingSetup, folder_of, make_env
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
-from rl.ppo.logs import BOARD
+from rl.ppo.logs import TENSORBOARD_FOLDER
 
 UNFINISHED = f"pretrain/unfinished_distillation{checkpoint.SUFFIX}"
 SAVE_SECONDS = 60.0  # time between saved states, from which an interrupted distillation resumes
@@ -109,7 +109,7 @@ def make_distiller(setup: TrainingSetup, plan: hardware.Plan, student: NppPolicy
 def run_distiller(setup: TrainingSetup, distiller: Distiller) -> None:
     """Distil until the limit of decisions or minutes; log metrics, and save the state every SAVE_SECONDS for resuming."""
     with (
-        open_events(setup.folder / BOARD) as writer,
+        open_events(setup.folder / TENSORBOARD_FOLDER) as writer,
         progress_bar(total=100, title="distillation", unit="%") as bar,
     ):
         saved, logged = distiller.seconds, int(LOG_LINES * distiller.progress)

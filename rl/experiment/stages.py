@@ -56,7 +56,7 @@ from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import check_same_policy, transfer
 from rl.ppo import make_ppo
-from rl.ppo.logs import BOARD, FunctionOutput, write_settings
+from rl.ppo.logs import TENSORBOARD_FOLDER, FunctionOutput, write_settings
 from rl.ppo.ppo import PPO
 from rl.ppo.variants.recurrent import segment_length
 from rl.ppo.vec_env import BatchVecEnv
@@ -110,7 +110,7 @@ def run_stages(setup: TrainingSetup, last: str = "report") -> Training:
     if not ranks.rank:
         metadata = {"label": setup.label, "seed": setup.seed, "pretrained": setup.pretrained}
         write_json(setup.folder / RUN_FILE, metadata | {"settings": sources})
-        write_settings(setup.folder / BOARD, sources)
+        write_settings(setup.folder / TENSORBOARD_FOLDER, sources)
     own_plan = plan.of_each(ranks.size)
     if setup.architecture.memory:
         segment_length(settings, own_plan)  # raises errors about rollout and segment lengths before imitation
@@ -212,7 +212,7 @@ def train_bc_policy(
         policy.load_state_dict(stored["policy"])
         state = stored["training"]
         setup.log(f"imitation resumes after epoch {len(state['history'])}")
-    with open_events(setup.folder / BOARD) as writer:
+    with open_events(setup.folder / TENSORBOARD_FOLDER) as writer:
         result = imitation.pretrain(
             policy,
             dataset,

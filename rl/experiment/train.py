@@ -28,7 +28,7 @@ PYTHON = "Python"  # source of settings given to ``train``
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedExperiment:
     """A finished experiment.
 
     folder: folder of the experiment; docs/file_formats.md describes its files.
@@ -58,7 +58,7 @@ def train(
     log: Log = print,
     on_metrics: OnMetrics | None = None,
     **settings: Any,
-) -> Finished:
+) -> FinishedExperiment:
     """Run an experiment.
 
     recipe, config, resume_from: values of the flags with these names.
@@ -83,7 +83,7 @@ def train(
         given["", "resume_from"] = Given(Path(resume_from), "resume_from", PYTHON)
     folder = run(configured(given), log, on_metrics=on_metrics)
     results = read_json(folder / "results.json", ConfigError, "train again")
-    return Finished(folder, results, tuple(sorted(folder.rglob("agent.safetensors"))))
+    return FinishedExperiment(folder, results, tuple(sorted(folder.rglob("agent.safetensors"))))
 
 
 def _plain(value: Any) -> Any:
@@ -144,11 +144,11 @@ def as_started(config: ExperimentConfig, started: TorchrunEnvironment) -> Experi
         config = replace(config, hardware=settings, sources=config.sources | {"hardware.num_processes": "torchrun"})
     if not started.restarts or config.resume_from is not None:
         return config
-    folder = unfinished(config)
+    folder = find_unfinished(config)
     return config if folder is None else resumed_config(replace(config, resume_from=folder))
 
 
-def unfinished(config: ExperimentConfig) -> Path | None:
+def find_unfinished(config: ExperimentConfig) -> Path | None:
     """Return the folder of the newest unfinished experiment with this name and these settings, or None."""
     for folder in sorted(config.output_dir.glob(f"{config.experiment_name}_*"), reverse=True):
         begun = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()

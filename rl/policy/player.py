@@ -80,10 +80,10 @@ class HierarchicalPlayer(Player):
     def __init__(self, policy: NppPolicy, num_envs: int):
         super().__init__(policy)
         assert policy.high_level is not None
-        self._subtasks = ActiveSubtasks(num_envs, policy.high_level.longest)
+        self._subtasks = ActiveSubtasks(num_envs, policy.high_level.max_decisions)
         self._begins = np.ones(num_envs, bool)
-        self.subtasks = self._subtasks.now
-        self.episode_state = (self._subtasks.now, self._subtasks.begun, self._begins)
+        self.subtasks = self._subtasks.active
+        self.episode_state = (self._subtasks.active, self._subtasks.start_quantities, self._begins)
 
     def begin(self, envs: np.ndarray) -> None:
         self._begins[envs] = True
@@ -99,7 +99,7 @@ class HierarchicalPlayer(Player):
             chosen = logits.argmax(dim=1) if deterministic else sample_actions(logits, rng)
             self._subtasks.start(envs[over], chosen.numpy(), some)
         self._begins[envs] = False
-        observed = {**obs, SUBTASK: self._subtasks.now[envs]}
+        observed = {**obs, SUBTASK: self._subtasks.active[envs]}
         return self.policy.act(observed, deterministic=deterministic, rng=rng)
 
 

@@ -18,7 +18,7 @@ from rl.evaluation.results import ResultsError
 from rl.events import Scalars
 from rl.experiment.record import BC_POLICY, SUMMARY
 from rl.experiment.report import CHARTS, STAGE, Chart, shown_line, stage_names, stages
-from rl.ppo.logs import TABLE, read_table
+from rl.ppo.logs import CSV_FILE, read_table
 from rl.training.runs import StoredRun, find_runs
 from rl.training.training_state import CheckpointFolder
 
@@ -52,7 +52,7 @@ def read_experiment(folder: Path) -> dict[str, Any]:
 
 
 def _run(run: StoredRun) -> dict[str, Any]:
-    scalars = _scalars(run.folder / TABLE)
+    scalars = _scalars(run.folder / CSV_FILE)
     reached = stages(scalars)
     return {
         "label": run.label,

@@ -21,7 +21,7 @@ from nppsim.physics.outcomes import WON
 from rl.events import EventsError, require_tags
 from rl.policy.policy import NppPolicy
 from rl.ppo.base import EPISODE_WINDOW
-from rl.ppo.logs import BOARD
+from rl.ppo.logs import TENSORBOARD_FOLDER
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
 from rl.training.callbacks import PPOCallback, memory_mib
@@ -290,7 +290,7 @@ def update_alarms(ppo: PPO, folder: Path, scalars: bool) -> Iterator[Alarm]:
     if scalars:
         ppo.logger.dump(step=ppo.num_timesteps)
         try:
-            require_tags(folder / BOARD, REQUIRED_TAGS)
+            require_tags(folder / TENSORBOARD_FOLDER, REQUIRED_TAGS)
         except EventsError as error:
             yield "scalars", str(error)
     if ppo.actor_updates:

@@ -16,7 +16,7 @@ from stable_baselines3.common.logger import Logger
 
 from nppsim.io.files import write_json
 from rl.config.resume import RUN_FILE
-from rl.ppo.logs import TABLE, CSVOutput, TensorBoardOutput
+from rl.ppo.logs import CSV_FILE, CSVOutput, TensorBoardOutput
 from rl.tools.reference import make_reference
 from rl.training.digests import DigestTrail
 from rl.training.runs import StoredRun, find_runs
@@ -39,7 +39,7 @@ def train(folder, seed, updates=UPDATES, **changes) -> StoredRun:
     write_json(folder / "config.json", {"experiment_name": "tiny"})
     settings = {f"ppo.{name}": {"value": value, "source": "default"} for name, value in asdict(ppo.config).items()}
     write_json(place / RUN_FILE, {"seed": seed, "settings": settings})
-    ppo.logger = Logger(str(place), [TensorBoardOutput(place / "tensorboard"), CSVOutput(place / TABLE)])
+    ppo.logger = Logger(str(place), [TensorBoardOutput(place / "tensorboard"), CSVOutput(place / CSV_FILE)])
     ppo.learn(decisions, callback=DigestTrail(place))
     ppo.logger.dump(ppo.num_timesteps)
     ppo.logger.close()

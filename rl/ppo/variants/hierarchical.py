@@ -148,7 +148,7 @@ class HierarchicalPPO(PPO):
 
     @property
     def observations(self) -> Mapping[str, np.ndarray]:
-        return {**self.sim.obs, SUBTASK: self.active_subtasks.now}
+        return {**self.sim.obs, SUBTASK: self.active_subtasks.active}
 
     def final_observations(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
         """Add the subtask of decision t, whose age has grown by one decision."""
@@ -190,7 +190,7 @@ class HierarchicalPPO(PPO):
         if not self.high_level_active:
             return
         ended = self.sim.terminated | self.sim.truncated
-        won = self.rollout_buffer.wins[t].cpu().numpy() & (self.active_subtasks.now[:, 0] == EXIT)
+        won = self.rollout_buffer.wins[t].cpu().numpy() & (self.active_subtasks.active[:, 0] == EXIT)
         over, completed = self.active_subtasks.step(self.sim.obs, ended)
         self.rollout_buffer.completed[t] = torch.from_numpy(completed | won).to(self.device)
         self._chosen[:] = False

@@ -13,7 +13,7 @@ from rl.distributed.launch import _cause
 from rl.distributed.ranks import SINGLE_PROCESS, TorchrunEnvironment
 from rl.experiment.record import SUMMARY
 from rl.experiment.run import run
-from rl.experiment.train import as_started, unfinished
+from rl.experiment.train import as_started, find_unfinished
 
 CONFIG_OF_ONE = ExperimentConfig(experiment_name="first", architectures=("vision_free",))
 
@@ -52,7 +52,7 @@ def test_run_with_too_few_processes_raises():
 
 def test_unfinished_returns_newest_matching_experiment(tmp_path):
     config = with_processes(2, output_dir=tmp_path)
-    assert unfinished(config) is None
+    assert find_unfinished(config) is None
     for number, settings in enumerate([config, config, config, replace(config, seeds=(7,))]):
         folder = tmp_path / f"first_2026010{number}_000000"
         folder.mkdir()
@@ -60,9 +60,9 @@ def test_unfinished_returns_newest_matching_experiment(tmp_path):
     (tmp_path / "first_20260102_000000" / SUMMARY).touch()
     (tmp_path / "first_other_20260101_000000").mkdir()
     write_json(tmp_path / "first_other_20260101_000000" / CONFIG, {"experiment_name": "first_other", "old_setting": 1})
-    assert unfinished(config) == tmp_path / "first_20260101_000000"
+    assert find_unfinished(config) == tmp_path / "first_20260101_000000"
     assert as_started(config, started(2)).resume_from is None
-    assert as_started(config, started(2, restarts=1)).resume_from == unfinished(config)
+    assert as_started(config, started(2, restarts=1)).resume_from == find_unfinished(config)
 
 
 def test_cause_of_several_failures():

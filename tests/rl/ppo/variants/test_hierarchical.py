@@ -127,7 +127,7 @@ def test_all_ratios_are_1_before_the_first_step():
     roll_out(ppo)
     ppo.update()
     roll_out(ppo)
-    ppo.active_subtasks.now[:] = (EXPLORE, 3)
+    ppo.active_subtasks.active[:] = (EXPLORE, 3)
     samples = ppo.samples(ppo.loss_weights())
     rows = torch.arange(4, len(ppo.rollout_buffer))  # choices before the first decisions are older than the weights
     seen, some = ppo.rollout_buffer.observations(rows), samples.take(rows)
@@ -238,7 +238,7 @@ def test_evaluation_uses_subtasks(tmp_path):
         ppo.update()
     checkpoint.save(tmp_path / "agent.safetensors", ppo.policy, frame_skip=4)
     policy, _ = checkpoint.load_policy(tmp_path / "agent.safetensors")
-    assert (policy.architecture, policy.high_level.longest) == (NAME, 5)
+    assert (policy.architecture, policy.high_level.max_decisions) == (NAME, 5)
     levels = list(zip(LEVELS, CATEGORIES, strict=True))
     suite = EvaluationSuite(
         levels, episodes_per_category=1, seed=1, frame_skip=4, observations=policy.observations, num_envs=3
