@@ -226,7 +226,7 @@ def check_sizes(
             advice = f"a pass over a rollout of {name} has {most} minibatches; give at most that"
             raise ConfigError(advice, "--gradient-accumulation", config.ppo.gradient_accumulation)
         if network.memory:
-            segment_length(config.ppo.settled(plan), plan.of_each(config.hardware.processes))
+            segment_length(config.ppo.settled(plan), plan.per_process(config.hardware.processes))
     return plans
 
 

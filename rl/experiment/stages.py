@@ -111,7 +111,7 @@ def run_stages(setup: TrainingSetup, last: str = "report") -> Training:
         metadata = {"label": setup.label, "seed": setup.seed, "pretrained": setup.pretrained}
         write_json(setup.folder / RUN_FILE, metadata | {"settings": sources})
         write_settings(setup.folder / TENSORBOARD_FOLDER, sources)
-    own_plan = plan.of_each(ranks.size)
+    own_plan = plan.per_process(ranks.size)
     if setup.architecture.memory:
         segment_length(settings, own_plan)  # raises errors about rollout and segment lengths before imitation
     env = make_env(setup.config, setup.data, setup.architecture, own_plan, setup.seed)
