@@ -128,7 +128,7 @@ def test_active_subtasks_are_restored():
     other = ActiveSubtasks(1, 50)
     other.load(subtasks.state())
     assert (other.active == [[LOCKED_DOOR, 1]]).all()
-    assert (other.begun == subtasks.begun).all()
+    assert (other.start_quantities == subtasks.start_quantities).all()
 
 
 # ------------------------------------------------------------------ names and flags
