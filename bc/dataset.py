@@ -51,7 +51,7 @@ from nppsim.io import hdf5
 from nppsim.io.files import write_bytes
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
-from nppsim.observe.graph import announce
+from nppsim.observe.graph import register_bank
 from nppsim.observe.stacking import NO_STACKS, Stacking, frames_back
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.parallel.workers import usable_memory
@@ -352,7 +352,7 @@ class BCDataset:
         images = None
         if drawn or GRAPH in keys:
             given, bank = bank, bank or LevelBank(read_levels(file))
-            announce(bank)
+            register_bank(bank)
             images = StoredImages(bank, observations.pop(STATES), drawn) if drawn else None
             if images and given is None:  # another program may have written the file
                 images.check()

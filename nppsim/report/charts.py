@@ -47,10 +47,10 @@ def to_png(axes: "Axes", x_label: str) -> bytes:
     axes.margins(x=0.01)
     if len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(fontsize=9, frameon=False, labelcolor=INK)
-    return _drawn(axes)
+    return _rendered(axes)
 
 
-def _drawn(axes: "Axes") -> bytes:
+def _rendered(axes: "Axes") -> bytes:
     """Render like ``savefig(transparent=True)``, which takes twice as long because it draws everything twice."""
     canvas: Any = axes.figure.canvas
     for ground in (canvas.figure.patch, axes.patch):

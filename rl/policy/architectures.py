@@ -12,7 +12,7 @@ from typing import Any
 
 from nppsim.errors import UserError, did_you_mean
 from nppsim.observe import layout
-from nppsim.observe.stacking import HOW_NAMED, NO_STACKS, Stacking
+from nppsim.observe.stacking import NAME_SYNTAX, NO_STACKS, Stacking
 
 SUBTASK_OBSERVATIONS = ("reachability_features", "entity_positions", "switch_states", "hazards")
 HIGH_LEVEL = "high_level."  # prefix of the tensor names of the high-level policy
@@ -333,7 +333,7 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
             raise
         raise ArchitectureError(f"architecture {name!r}, suffix: {error}") from error
     raise ArchitectureError(
-        f"architecture {name!r}: {suffix!r} is not possible there; suffixes are stacks ({HOW_NAMED}), then deep "
+        f"architecture {name!r}: {suffix!r} is not possible there; suffixes are stacks ({NAME_SYNTAX}), then deep "
         f"heads (deepN), then {WITH_MIRROR}, a GRU ({WITH_MEMORY}) or subtasks ({WITH_SUBTASKS}K), each once"
     )
 
@@ -345,9 +345,9 @@ def _stacking(known: Architecture, suffix: str, name: str) -> Stacking:
         raise ArchitectureError(
             f"architecture {name!r}: the module of {known.name} reads single frames; leave out +{suffix}"
         )
-    if useless := stacking.useless(known.observations):
+    if inapplicable := stacking.inapplicable(known.observations):
         raise ArchitectureError(
-            f"architecture {name!r} stacks {' and '.join(useless)} frames, but {known.name} only observes "
+            f"architecture {name!r} stacks {' and '.join(inapplicable)} frames, but {known.name} only observes "
             f"{', '.join(known.observations)}: leave that out, or choose another network"
         )
     return stacking

@@ -30,7 +30,7 @@ from nppsim.generate import CATEGORIES, generate
 from nppsim.io.files import write_json
 from nppsim.io.reading import mismatch, read_json
 from nppsim.observe import layout
-from nppsim.observe.graph import announce, state_at_start
+from nppsim.observe.graph import register_bank, state_at_start
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.parallel.workers import OtherPrograms
@@ -179,7 +179,7 @@ def _observations(
 def _graph_bank() -> LevelBank:
     categories = [GRAPH_CATEGORIES[seed % len(GRAPH_CATEGORIES)] for seed in range(GRAPH_LEVELS)]
     bank = LevelBank([generate(category, seed)[0] for seed, category in enumerate(categories)])
-    announce(bank)
+    register_bank(bank)
     return bank
 
 
