@@ -79,9 +79,11 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         bad += without_path(LevelBank([level for one in sets["train"] for level in one]))
     leave_out(bad, skip, log)
     check_disjoint(*sets.values())
-    train, dev, test = (joined(split, log, allow_unsupported=config.allow_unsupported) for split in sets.values())
+    train, dev, test = (
+        merge_level_sets(split, log, allow_unsupported=config.allow_unsupported) for split in sets.values()
+    )
     if not config.dev_dataset:
-        train, dev = hold_back(train)
+        train, dev = hold_out(train)
     if config.evaluation.in_training and not dev:
         advice = "has no second level of a category to hold out for evaluations; give --dev-dataset, or --eval-freq 0"
         raise ConfigError(advice, "--train-dataset", " ".join(map(str, config.train_dataset)))
@@ -101,7 +103,10 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
 
 
 def readable(levels: LevelSet, bad: list[str]) -> LevelSet:
-    """Return the set without unreadable levels; LevelSetError if all are unreadable.  bad: receives their error messages."""
+    """Return the set without unreadable levels; LevelSetError if all are unreadable.
+
+    bad: list to which the error messages are appended.
+    """
     good, errors = [], []
     for i, entry in enumerate(levels.entries):
         try:
@@ -144,7 +149,7 @@ def _with_path(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tuple[Pai
     return pairs, LevelBank([level for level, _ in pairs], known=known)
 
 
-def joined(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = False) -> Pairs:
+def merge_level_sets(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = False) -> Pairs:
     """Return the levels of all sets with their categories, and log their warnings and omitted levels.
 
     Duplicate levels are omitted; levels with unsupported entities also, unless ``allow_unsupported``.
@@ -178,8 +183,8 @@ def joined(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = Fals
     return pairs
 
 
-def hold_back(train: Pairs) -> tuple[Pairs, Pairs]:
-    """Split levels into training and dev levels.
+def hold_out(train: Pairs) -> tuple[Pairs, Pairs]:
+    """Hold out a part of the training levels; return (training levels, dev levels).
 
     In each category, the levels with the lowest fingerprints become dev levels: a share of DEV_SHARE (rounded up), but at
     most DEV_LEVELS levels and never all.  A level and its mirror image stay together.

@@ -150,7 +150,7 @@ def _all_first(row: tuple[str, Any]) -> bool:
 
 
 def _plan(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sizes of a hardware plan with what determined each, and the memory needed."""
+    """Return the sizes of a hardware plan, the source of each, and the memory needed."""
     memory = {
         f"memory of the {place}": f"{plan[f'{key}_bytes'] / 1e9:.1f} of {plan[f'{key}_budget'] / 1e9:.1f} GB"
         for place, key in (("machine", "host"), ("GPU", "device"))

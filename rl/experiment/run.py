@@ -52,7 +52,7 @@ from rl.ppo.variants.hierarchical import check_stage
 from rl.ppo.variants.recurrent import segment_length
 from rl.upload import Uploader
 
-FEW_EPISODES = 10  # episodes per category of a final evaluation, below which a warning is logged
+FEW_EPISODES = 10  # a warning is logged if the final evaluation has fewer episodes per category
 
 
 def run(
@@ -166,7 +166,7 @@ def _discard(message: str) -> None:
 
 
 def check_finished(config: ExperimentConfig, folder: Path) -> None:
-    """Raise ResumeError if an experiment whose summary was written lacks results or agents."""
+    """Raise ResumeError if results or agents of an experiment with a summary are missing."""
     trainings = [
         folder_of(config, folder, name, condition, seed)
         for name in config.networks

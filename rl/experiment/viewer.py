@@ -1,4 +1,4 @@
-"""Studio (web page that shows the training) in a separate process during training (``--visualize-training``).
+"""Start of the studio, a web page that displays the training, in a separate process (``--visualize-training``).
 
     with viewed(folder, log):
         ...                             # train; the studio ends with the block

@@ -119,7 +119,7 @@ class Architecture:
 
     @property
     def fresh(self) -> tuple[str, ...]:
-        """Prefixes of the tensor names that do not exist in ``imitated``."""
+        """Name prefixes of the tensors that imitation does not train, i.e. those that do not exist in ``imitated``."""
         return (HIGH_LEVEL,) if self.subtasks else ()
 
     @property
@@ -132,7 +132,7 @@ class Architecture:
 
     @property
     def carried_bytes(self) -> int:
-        """Bytes per decision of a rollout for recurrent states or subtasks."""
+        """Bytes per decision of a rollout for state that is carried from decision to decision: recurrent or of subtasks."""
         return STATE_BYTES * self.memory + (SUBTASK_BYTES if self.subtasks else 0)
 
     @property
@@ -255,7 +255,7 @@ MEMORY_SIZE = 64  # size of the GRU state; the GRU then takes a third of the tim
 
 
 def _decisions(known: Architecture, suffix: str) -> int:
-    """Parse K of +subtasksK.  Raises ValueError for an invalid K, or a network that lacks a SUBTASK_OBSERVATIONS."""
+    """Parse K of +subtasksK.  Raises ValueError for an invalid K, or a network without all SUBTASK_OBSERVATIONS."""
     number = suffix.removeprefix(WITH_SUBTASKS)
     if not (number.isascii() and number.isdecimal() and not number.startswith("0") and int(number) <= MOST_DECISIONS):
         raise ValueError(f"give {WITH_SUBTASKS}K with K from 1 to {MOST_DECISIONS}")

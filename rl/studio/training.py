@@ -18,9 +18,9 @@ from rl.evaluation.results import ResultsError
 from rl.events import Scalars
 from rl.experiment.record import BC_POLICY, SUMMARY
 from rl.experiment.report import CHARTS, STAGE, Chart, shown_line, stage_names, stages
-from rl.ppo.logs import TABLE, read_table
-from rl.training.runs import Run, find_runs
-from rl.training.training_state import Checkpoints
+from rl.ppo.logs import CSV_FILE, read_table
+from rl.training.runs import StoredRun, find_runs
+from rl.training.training_state import CheckpointFolder
 
 POINTS = 400  # maximum number of points per line of a chart, about the width of a chart in px
 LOG_LINES = 40
@@ -51,8 +51,8 @@ def read_experiment(folder: Path) -> dict[str, Any]:
     }
 
 
-def _run(run: Run) -> dict[str, Any]:
-    scalars = _scalars(run.folder / TABLE)
+def _run(run: StoredRun) -> dict[str, Any]:
+    scalars = _scalars(run.folder / CSV_FILE)
     reached = stages(scalars)
     return {
         "label": run.label,
@@ -67,7 +67,7 @@ def _run(run: Run) -> dict[str, Any]:
     }
 
 
-def _total(run: Run) -> int | None:
+def _total(run: StoredRun) -> int | None:
     """Return the configured number of PPO decisions of a training run, or None if it is unknown."""
     settings = _object(run.folder / RUN_FILE).get("settings", {})
     value = settings.get("ppo.total_timesteps", {}).get("value")
@@ -121,7 +121,7 @@ def _numbers(values: np.ndarray) -> list[float | None]:
 def _newest_checkpoint(folder: Path) -> dict[str, Any] | None:
     """Describe the newest checkpoint of PPO, or the BC policy if there is none; None without both."""
     bc_policy = folder / BC_POLICY
-    made = Checkpoints(folder / "checkpoints", keep=1).existing() or ([bc_policy] if bc_policy.is_file() else [])
+    made = CheckpointFolder(folder / "checkpoints", keep=1).existing() or ([bc_policy] if bc_policy.is_file() else [])
     if not made:
         return None
     path = made[-1]

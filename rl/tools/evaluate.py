@@ -37,7 +37,7 @@ from rl.evaluation.comparison import compare, comparison_table
 from rl.evaluation.results import ALL, EpisodeRecord, LevelWins, Stats, by_category_and_support, format_table
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
-from rl.experiment.data import joined, leave_out, readable
+from rl.experiment.data import leave_out, merge_level_sets, readable
 from rl.policy.backtracking import HORIZON, LONGEST_HORIZON
 from rl.policy.checkpoint import load_policy
 from rl.policy.onnx import OnnxPolicy, is_onnx
@@ -279,7 +279,7 @@ def levels_of(paths: Sequence[Path], skip_bad_levels: bool, allow_unsupported: b
     bad: list[str] = []
     sets = [readable(LevelSet.at(path), bad) for path in paths]
     leave_out(bad, skip_bad_levels, print)
-    return joined(sets, print, allow_unsupported=allow_unsupported)
+    return merge_level_sets(sets, print, allow_unsupported=allow_unsupported)
 
 
 def write_replays(path: Path, episodes: Sequence[EpisodeRecord], frame_skip: int) -> None:

@@ -79,13 +79,13 @@ def test_editor_agent_evaluated_on_level(page, studio):
 def training(experiment):
     """The folder of a training in an experiment's, as far as it has come: two rows of its table."""
     from rl.config.resume import RUN_FILE
-    from rl.ppo.logs import TABLE, CSVOutput
+    from rl.ppo.logs import CSV_FILE, CSVOutput
 
     folder = experiment / "seed_1"
     write_json(experiment / "config.json", {"experiment_name": "tiny"})
     total = {"value": 4096, "source": "default"}
     write_json(folder / RUN_FILE, {"seed": 1, "settings": {"ppo.total_timesteps": total}})
-    table = CSVOutput(folder / TABLE)
+    table = CSVOutput(folder / CSV_FILE)
     tags = ("rollout/ep_len_mean", "train/entropy_loss", "train/approx_kl", "train/value_loss", "time/fps")
     for steps in (1024, 2048):
         values = dict.fromkeys(tags, 1000 / steps)

@@ -231,7 +231,7 @@ def in_checkpoint(data: bytes, rng: np.random.Generator, part: str = "") -> byte
             case _:
                 changed = bytearray(in_place(tensor.numpy().tobytes(), rng))
                 tensors[name] = torch.frombuffer(changed, dtype=tensor.dtype).reshape(tensor.shape)
-    return checkpoint.sign(content, tensors) if isinstance(content, dict) else data[:-1]
+    return checkpoint.pack(content, tensors) if isinstance(content, dict) else data[:-1]
 
 
 def in_events(data: bytes, rng: np.random.Generator) -> bytes:
