@@ -329,7 +329,7 @@ export function mirrorLevel(state) {
   };
 }
 
-export function mirrorClip(clip) {
+function mirrorClip(clip) {
   const width = STEPS_PER_TILE * clip.width;
   return {
     ...clip,

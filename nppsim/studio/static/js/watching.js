@@ -104,7 +104,7 @@ export class Watching {
       if (parts.length) parts[parts.length - 1].outcome = over; // may be a time-out, which run parts do not know
     }
     this.player.extend(one.index, parts);
-    if (one.log && this.followed === one) this.panels?.grown();
+    if (one.log && this.followed === one) this.panels?.updateCharts();
     if (over) this.settle();
   }
 
