@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
 
     def job() -> int:
         arguments = parse(argv)
-        errors.needed("torch", "train")
+        errors.import_optional("torch", "train")
         from rl.training.runs import find_runs
 
         sides = [find_runs(folder) for folder in arguments.runs]

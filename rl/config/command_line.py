@@ -12,7 +12,7 @@ from dataclasses import MISSING, replace
 from pathlib import Path
 from typing import Any
 
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.io.files import check_output_folder
 from nppsim.io.reading import files_below
 from nppsim.levels import campaign
@@ -195,7 +195,7 @@ def check_prepared(config: ExperimentConfig) -> None:
     if config.visualize_training:
         check_packages()
     if config.upload.bucket:
-        needed("boto3", "s3")
+        import_optional("boto3", "s3")
     check_output_folder(config.output_dir, "--output-dir", config.expected_bytes())
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import ClassVar
 
 from nppsim.actions import FRAMES_PER_SECOND
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.generate import CATEGORIES
 from nppsim.pictures.schemes import CLASSIC, SCHEMES
 from nppsim.settings import check_settings, require, setting
@@ -114,8 +114,8 @@ class VideoConfig:
     def check_packages(self) -> None:
         """Raise MissingPackageError if films are enabled and their packages are missing."""
         if self.record_eval_videos:
-            needed("av", "video")
-            needed("PIL", "video")
+            import_optional("av", "video")
+            import_optional("PIL", "video")
 
     def expected_bytes(self) -> int:
         """Return an upper estimate of the disk space of the films of one evaluation."""

@@ -21,7 +21,7 @@ from stable_baselines3.common.logger import KVWriter, TensorBoardOutputFormat, f
 
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.io.files import append_text, naming, write_bytes
 from nppsim.io.reading import read_bytes
 from nppsim.physics.outcomes import WON
@@ -206,7 +206,7 @@ def write_settings(folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> N
     """
     if event_files(folder):
         return
-    hparams = needed("torch.utils.tensorboard.summary", "train").hparams
+    hparams = import_optional("torch.utils.tensorboard.summary", "train").hparams
     rows = [f"| {name} | {_cell(one['value'])} | {one['source']} |" for name, one in settings.items()]
     plain = {name: one["value"] for name, one in settings.items()}
     numbers = {name: value if isinstance(value, bool | int | float) else str(value) for name, value in plain.items()}

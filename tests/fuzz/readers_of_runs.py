@@ -25,7 +25,7 @@ from bc.demonstrations import ReplayFile, load_demonstrations
 from bc.minari import MinariMetadata, export_minari, import_minari
 from bc.train import BCResult
 from nppsim.batch import BatchSimulator
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.generate import generate
 from nppsim.io.files import write_bytes, write_json
 from nppsim.levels.level import Level
@@ -395,10 +395,10 @@ def _events(folder: Path) -> list[Path]:
 
 @cache
 def _event_file(tags: tuple[str, str]) -> bytes:
-    event = needed("tensorboard.compat.proto.event_pb2", "train").Event
-    summary = needed("tensorboard.compat.proto.summary_pb2", "train").Summary
+    event = import_optional("tensorboard.compat.proto.event_pb2", "train").Event
+    summary = import_optional("tensorboard.compat.proto.summary_pb2", "train").Summary
     out = io.BytesIO()
-    writer = needed("tensorboard.summary.writer.record_writer", "train").RecordWriter(out)
+    writer = import_optional("tensorboard.summary.writer.record_writer", "train").RecordWriter(out)
     writer.write(event(wall_time=1.0, file_version="brain.Event:2").SerializeToString())
     for step in range(6):
         value = summary.Value(tag=tags[step % 2], simple_value=step / 2)
