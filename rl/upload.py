@@ -82,8 +82,8 @@ class Uploader:
         if not path.exists():
             return {}
         manifest = read_json(path, UploadError, "delete it to upload everything again")
-        if wrong := mismatch(manifest, {"bucket": str, "objects": {...: {}}}):
-            raise UploadError(f"{path} is broken ({wrong}); delete it to upload everything again")
+        if problem := mismatch(manifest, {"bucket": str, "objects": {...: {}}}):
+            raise UploadError(f"{path} is damaged ({problem}); delete it to upload everything again")
         return manifest["objects"] if manifest["bucket"] == self.bucket else {}
 
 

@@ -147,7 +147,7 @@ def _given(arguments: Namespace) -> Settings:
 
 
 def _begun(given: Settings) -> ExperimentConfig:
-    """Return the configuration of a new experiment."""
+    """Return the configuration of a new experiment; ConfigError without the required settings."""
     required = [setting for setting in settings_of(ExperimentConfig).values() if setting.default is MISSING]
     absent = [setting for setting in required if ("", setting.name) not in given]
     spelled = ("/".join(f"--{name}" for name in (setting.flag, *setting.aliases)) for setting in absent)

@@ -46,7 +46,7 @@ def read_experiment(folder: Path) -> dict[str, Any]:
         "name": folder.resolve().name,
         "finished": (folder / SUMMARY).is_file(),
         "written": written,
-        "log": _end_of(log) if log.is_file() else [],
+        "log": _last_lines(log) if log.is_file() else [],
         "runs": [_run(run) for run in find_runs(folder)] if begun else [],
     }
 
@@ -63,7 +63,7 @@ def _run(run: StoredRun) -> dict[str, Any]:
         "stage": reached[-1].name if reached else None,
         "stages": [{"begin": stage.begin, "name": stage.name} for stage in reached],
         "charts": [_chart(chart, scalars) for chart in CHARTS if chart.tag in scalars],
-        "checkpoint": _newest(run.folder),
+        "checkpoint": _newest_checkpoint(run.folder),
     }
 
 
@@ -118,7 +118,7 @@ def _numbers(values: np.ndarray) -> list[float | None]:
     return [round(value, 6) if np.isfinite(value) else None for value in values.tolist()]
 
 
-def _newest(folder: Path) -> dict[str, Any] | None:
+def _newest_checkpoint(folder: Path) -> dict[str, Any] | None:
     """Describe the newest checkpoint of PPO, or the BC policy if there is none; None without both."""
     bc_policy = folder / BC_POLICY
     made = CheckpointFolder(folder / "checkpoints", keep=1).existing() or ([bc_policy] if bc_policy.is_file() else [])
@@ -128,7 +128,7 @@ def _newest(folder: Path) -> dict[str, Any] | None:
     return {"path": str(path), "name": path.stem, "written": path.stat().st_mtime}
 
 
-def _end_of(log: Path) -> list[str]:
+def _last_lines(log: Path) -> list[str]:
     with open(log, "rb") as file:
         file.seek(max(log.stat().st_size - _LOG_BYTES, 0))
         return file.read().decode("utf-8", errors="replace").splitlines()[-LOG_LINES:]

@@ -26,8 +26,8 @@ from rl.checks.check import BEFORE, CHECKPOINT, STORED, TRIAL
 from rl.checks.doctor import Doctor
 from rl.config import ExperimentConfig, UploadConfig, VideoConfig
 from rl.config.command_line import check_prepared, resolve
-from rl.config.files import Given, config_from_dict
-from rl.config.resume import RUN_FILE, with_settings
+from rl.config.files import Given, config_from_dict, with_settings
+from rl.config.resume import RUN_FILE
 from rl.experiment.data import Data, load_data
 from rl.experiment.plan import planner
 from rl.experiment.setup import make_setups

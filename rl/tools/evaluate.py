@@ -192,7 +192,7 @@ class PlaySettings:
     baselines: bool = True  # also play the levels with random actions, and without actions
 
 
-AGENT, RANDOM, NO_OP = "agent", "random play", "doing nothing"  # methods
+AGENT, RANDOM, NO_OP = "agent", "random play", "doing nothing"  # names of the evaluated policies
 Episodes = dict[str, list[EpisodeRecord]]  # method -> episodes in the order of the levels
 
 

@@ -183,7 +183,10 @@ def check_run(run: StoredRun, reference: Mapping[str, Any]) -> ReferenceReport:
 
 
 def _row(scalars: Scalars | None, tag: str, at: int, low: float, high: float) -> BandRow:
-    """Compare a metric with a band.  A missing metric is worse; imitation may end before a step count."""
+    """Compare a metric with a band.
+
+    A metric that was not logged has the verdict "worse".  Metrics of imitation, which may end early, are extrapolated.
+    """
     if scalars is None:
         return BandRow(tag, at, None, low, high, "worse")
     if at > scalars.steps[-1] and not tag.startswith("bc/"):

@@ -54,7 +54,7 @@ def test_watch_two_runs_reports_first_difference(page, studio):
     for label in ("vision_free_foresight", "the planner (score)"):
         page.get_by_label("Who else").select_option(label=label)
         page.get_by_role("button", name="Add").click()
-    page.get_by_label("How it chooses").nth(1).select_option("takes the most probable")
+    page.get_by_label("How it chooses").nth(1).select_option("takes the most probable action")
     until(page, lambda: page.locator(".player .run .good").count() == 3, "three runs")
     until(page, lambda: page.locator("section:has-text('Where they diverge') h3").count() == 2, "two differences")
     assert "planner (score)" in page.text_content(".player .runs")
