@@ -96,7 +96,7 @@ class SingleProcess:
     def check_equal(self, values: Mapping[str, Any]) -> None:
         """Raise RanksError in every process if the values of ``values`` differ between processes."""
 
-    def share(self, stop: StopRequest) -> None:
+    def share_stop(self, stop: StopRequest) -> None:
         """Copy a stop request of any process to all processes."""
 
 
@@ -186,7 +186,7 @@ class Ranks(SingleProcess):
                 "checkpoint with --resume-from"
             )
 
-    def share(self, stop: StopRequest) -> None:
+    def share_stop(self, stop: StopRequest) -> None:
         for rank, by in enumerate(self.all_gather_objects(stop.by)):
             if by and not stop.by:
                 stop.by = f"{by} (process {rank})"

@@ -43,7 +43,7 @@ from rl.experiment.record import (
 )
 from rl.experiment.setup import TrainingSetup, check_initial_agent, folder_of, load_initial_agent, make_setups
 from rl.experiment.stages import run_stages
-from rl.experiment.viewer import viewed
+from rl.experiment.viewer import studio_process
 from rl.log import ExperimentLog, Log, warn
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
@@ -105,7 +105,7 @@ def run(
                 resumed=record.resumed,
             )
             try:
-                with viewed(folder, log_file) if config.visualize_training else nullcontext():
+                with studio_process(folder, log_file) if config.visualize_training else nullcontext():
                     for setup in setups:
                         record = record.with_run(train_or_load(setup))
                         write_experiment(record, folder)

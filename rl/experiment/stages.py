@@ -379,7 +379,7 @@ def learn(setup: TrainingSetup, agent: PPO, monitor: TrainingMonitor) -> None:
     if not finished:
         total = setup.config.ppo.total_timesteps
         agent.learn(total - agent.num_timesteps, callback=[*callbacks, monitor], reset_num_timesteps=False)
-        setup.ranks.share(monitor.stop)
+        setup.ranks.share_stop(monitor.stop)
         raise_if_stopped(monitor.stop)
         agent.logger.close()
         monitor.save(monitor.checkpoints.final)

@@ -20,7 +20,7 @@ HIGH_LEVEL = "high_level."  # prefix of the tensor names of the high-level polic
 # age (16), flags for choice and completion (2), five log-probabilities (20), and value, advantage and return (12).
 STATE_BYTES = 4
 SUBTASK_BYTES = 50
-MOST_BLOCKS = 16  # largest number of residual blocks in a head
+MAX_BLOCKS = 16  # largest number of residual blocks in a head
 _BLOCKS_NAME = re.compile(r"deep([1-9]\d?)(-no_residual)?(-no_layer_norm)?")
 
 
@@ -69,8 +69,8 @@ class ResidualBlocks:
     def named(cls, name: str) -> "ResidualBlocks":
         """Parse a suffix.  Raises ValueError if it is invalid."""
         found = _BLOCKS_NAME.fullmatch(name)
-        if found is None or int(found[1]) > MOST_BLOCKS:
-            raise ValueError(f"give deepN with N from 1 to {MOST_BLOCKS}, then -no_residual, -no_layer_norm or both")
+        if found is None or int(found[1]) > MAX_BLOCKS:
+            raise ValueError(f"give deepN with N from 1 to {MAX_BLOCKS}, then -no_residual, -no_layer_norm or both")
         return cls(int(found[1]), not found[2], not found[3])
 
 
@@ -248,7 +248,7 @@ _SHIPPED = frozenset(ARCHITECTURES)
 
 
 WITH_SUBTASKS = "subtasks"  # suffix of an architecture's name after "+", followed by a number
-MOST_DECISIONS = 10_000  # largest number of decisions of a subtask
+MAX_SUBTASK_DECISIONS = 10_000  # largest number of decisions of a subtask
 WITH_MEMORY = "gru"  # suffix of an architecture's name after "+"
 WITH_MIRROR = "mirror"  # suffix of an architecture's name after "+"
 MEMORY_SIZE = 64  # size of the GRU state; the GRU then takes a third of the time of the other layers
@@ -257,8 +257,10 @@ MEMORY_SIZE = 64  # size of the GRU state; the GRU then takes a third of the tim
 def _decisions(known: Architecture, suffix: str) -> int:
     """Parse K of +subtasksK.  Raises ValueError for an invalid K, or a network without all SUBTASK_OBSERVATIONS."""
     number = suffix.removeprefix(WITH_SUBTASKS)
-    if not (number.isascii() and number.isdecimal() and not number.startswith("0") and int(number) <= MOST_DECISIONS):
-        raise ValueError(f"give {WITH_SUBTASKS}K with K from 1 to {MOST_DECISIONS}")
+    if not (
+        number.isascii() and number.isdecimal() and not number.startswith("0") and int(number) <= MAX_SUBTASK_DECISIONS
+    ):
+        raise ValueError(f"give {WITH_SUBTASKS}K with K from 1 to {MAX_SUBTASK_DECISIONS}")
     if absent := [key for key in SUBTASK_OBSERVATIONS if key not in known.observations]:
         raise ValueError(f"subtasks need {', '.join(absent)}, which {known.name} does not observe")
     return int(number)

@@ -22,7 +22,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.physics.outcomes import DIED
 from rl.policy.player import LOOK_AHEAD, Player, act_in_part
 
-HORIZON, LONGEST_HORIZON = 80, 10_000  # decisions; default and maximum
+HORIZON, MAX_HORIZON = 80, 10_000  # decisions; default and maximum
 MAX_DEATH_RETRIES = 16  # number of times to backtrack from deaths before a failure is accepted
 MAX_PHASE_RETRIES = 4  # the same for phases of exploration
 # After a death, the player backtracks by at least MIN_DEPTH decisions.  The largest depth grows by DEPTH_STEP per retry.
@@ -117,9 +117,9 @@ class BacktrackingPlayer(Player):
 def with_backtracking(player: Player, simulator: BatchSimulator, horizon: int) -> Player:
     """Return a ``BacktrackingPlayer``, or the player itself if ``horizon`` is 0 or its policy does not observe foresight.
 
-    Policies without foresight play without a simulator.  Raises ValueError for a horizon out of 0 to LONGEST_HORIZON.
+    Policies without foresight play without a simulator.  Raises ValueError for a horizon out of 0 to MAX_HORIZON.
     """
-    if not 0 <= horizon <= LONGEST_HORIZON:
-        raise ValueError(f"horizon must be 0 to {LONGEST_HORIZON:,} decisions; got {horizon}")
+    if not 0 <= horizon <= MAX_HORIZON:
+        raise ValueError(f"horizon must be 0 to {MAX_HORIZON:,} decisions; got {horizon}")
     looks_ahead = LOOK_AHEAD in getattr(player.policy, "observations", ())
     return BacktrackingPlayer(player, simulator, horizon) if horizon and looks_ahead else player

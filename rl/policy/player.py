@@ -26,7 +26,7 @@ from rl.policy.recurrent import RECURRENT_STATE
 from rl.policy.subtasks import SUBTASK, ActiveSubtasks
 
 BURST = 30  # number of decisions of exploration, then of the policy, in turn
-LONGEST_REPEAT = 20  # decisions for which exploration repeats an action
+MAX_REPEAT = 20  # largest number of decisions for which exploration repeats an action
 PATH, LOOK_AHEAD = "reachability_features", "foresight"
 _PATH = layout.slots(layout.SPECS[PATH].components)
 
@@ -134,7 +134,7 @@ class ExploringPlayer(Player):
 
     After ``patience`` decisions without a new shortest path to the exit, it alternates BURST decisions of exploration and
     BURST decisions of the inner player, until the path gets shorter.  Exploration samples an action of the policy and
-    repeats it for 1 to LONGEST_REPEAT decisions, or until look-ahead calls it deadly.
+    repeats it for 1 to MAX_REPEAT decisions, or until look-ahead calls it deadly.
 
     inner: player whose policy observes ``reachability_features``.
     """
@@ -167,7 +167,7 @@ class ExploringPlayer(Player):
         if explores.any():
             deadly = self._deadly(obs, explores, envs)
             new = explores & ((self._repeats[envs] == 0) | deadly)
-            lengths = torch.randint(1, LONGEST_REPEAT + 1, (len(envs),), generator=rng).numpy()
+            lengths = torch.randint(1, MAX_REPEAT + 1, (len(envs),), generator=rng).numpy()
             self._action[envs[new]], self._repeats[envs[new]] = actions[new], lengths[new]
             actions[explores] = self._action[envs[explores]]
             self._repeats[envs[explores]] -= 1

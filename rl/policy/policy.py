@@ -165,7 +165,7 @@ class NppPolicy(nn.Module):
         assert self.high_level is not None
         return self.high_level.choose(self.features(observations), observations)
 
-    def may_lack_gradient(self, name: str) -> bool:
+    def gradient_is_optional(self, name: str) -> bool:
         """Return True for the tensors of the high level, which have no gradient if no subtask is chosen."""
         return name.startswith(self._architecture.fresh)
 

@@ -304,7 +304,7 @@ def missing_gradients(policy: NppPolicy) -> Iterator[Alarm]:
         name
         for name, parameter in policy.named_parameters()
         if parameter.requires_grad
-        and not policy.may_lack_gradient(name)
+        and not policy.gradient_is_optional(name)
         and (parameter.grad is None or not bool(parameter.grad.any()))
     ]
     if missing:

@@ -128,7 +128,7 @@ class TrainingMonitor(PPOCallback):
         affordable = (time.monotonic() - self._saved_at) * SAVING_SHARE >= self._saving_s
         checkpoint_is_due = affordable or self._is_due("checkpoint")
         ranks = self.model.ranks
-        ranks.share(self.stop)
+        ranks.share_stop(self.stop)
         # Rank 0 decides, as the clocks of the processes differ.
         evaluation, checkpoint_is_due = ranks.broadcast((self._evaluation_is_due(), checkpoint_is_due))
         if evaluation or self.stop.by or checkpoint_is_due:
@@ -171,7 +171,7 @@ class TrainingMonitor(PPOCallback):
 
     def _on_training_end(self) -> None:
         self._bar.close()
-        self.model.ranks.share(self.stop)
+        self.model.ranks.share_stop(self.stop)
         if self.stop.by:
             if self._saved_after != self.model.updates:
                 self._checkpoint()
