@@ -114,7 +114,10 @@ def test_run_all_alternates_arms_and_compares(runs):
 
 def test_run_process_output_is_stored(tmp_path):
     log_file = tmp_path / "run.log"
-    assert ab._run_process([sys.executable, "-c", "import sys; print('decisions'); sys.exit('no space left')"], log_file) == 1
+    assert (
+        ab._run_process([sys.executable, "-c", "import sys; print('decisions'); sys.exit('no space left')"], log_file)
+        == 1
+    )
     assert sorted(log_file.read_text().splitlines()) == ["decisions", "no space left"]
 
 
