@@ -10,6 +10,7 @@
 # make fuzz       damaged files for every reader (an hour)
 # make chaos      full disks, kills and other faults of the machine for every command (two hours)
 # make docs          the documentation site in build/site, without a network; warnings are errors
+# make lint, make format, make bench, make clean   checks, formatting, speed against the baseline, removal of .venv and caches
 # PyTorch comes without CUDA (5 GB less) where no NVIDIA GPU is found; other builds: make train PIP_ARGS="--extra-index-url URL"
 # All work on a fresh machine with Python 3.11 or newer; the set-up runs again only when pyproject.toml or
 # constraints.txt change.  Other settings for the main job: make train ARGS="--architectures vision_free ..."
@@ -38,7 +39,7 @@ KERNEL_TESTS := $(PHYSICS_TESTS) tests/nppsim/planner tests/nppsim/shadow tests/
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -15
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -16
 
 # Kernels need only the simulator's few packages, so they compile while pip installs the others.
 setup:
@@ -100,7 +101,7 @@ format: $(EVERYTHING)
 bench: $(TRAINING)
 	$(PYTHON) -m nppsim bench --baseline benchmarks/results/bench.json
 
-# What was made by tools; results in experiments/ stay.
+# Remove the environment, builds and caches, but not results in experiments/.
 clean:
 	rm -rf .venv build *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -123,7 +124,7 @@ INSTALL = $(PYTHON) -m pip install --disable-pip-version-check --no-compile
 define install
 	@if test -z "$(PIP_ARGS)" && test "$$(uname -s)" = Linux && ! test -e /dev/nvidiactl && ! command -v nvidia-smi; then \
 		$(INSTALL) --retries 0 --timeout 15 --extra-index-url $(CPU_TORCH) \
-			-c constraints.txt torch || echo "no PyTorch from $(CPU_TORCH): taking the usual one"; \
+			-c constraints.txt torch || echo "no PyTorch from $(CPU_TORCH): installing PyTorch from the default index"; \
 	fi
 	$(INSTALL) $(PIP_ARGS) -c constraints.txt -e ".[$(EXTRAS)]"
 	@touch $@

@@ -13,7 +13,7 @@ from bc.dataset import DatasetConfig
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
 from bc.minari import MinariMetadata, export_folder, import_minari, observation_keys
 from nppsim import errors
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.io.files import check_output_folder
 from nppsim.io.progress import progress_bar
 from nppsim.levels.level_set import LevelSet
@@ -107,7 +107,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    needed("minari", "minari")  # before the slow playback
+    import_optional("minari", "minari")  # before the slow playback
     about = MinariMetadata(arguments.source, arguments.author, arguments.author_email, arguments.code_permalink)
     keys = observation_keys(arguments.observations)
     with worker_pool(1, _died) as pool:  # separate process: after a full disk, HDF5 may crash at exit

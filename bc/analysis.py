@@ -32,7 +32,7 @@ SLOW = 2.0  # minimum ratio to par, or to the level's fastest demonstration, of 
 LARGE_DEVIATION_PX = 10.0  # maximum mean distance between a re-timed run and its recording: the ninja's radius
 NEARLY_CONSTANT = 0.999  # share of the most frequent value above which a component counts as nearly constant
 SHOWN = 10  # maximum number of listed anomalies of each kind
-_WAVE = 512  # number of demonstrations that the simulator plays in parallel
+_BATCH = 512  # number of demonstrations that the simulator plays in parallel
 
 # Kinds of anomalies besides the reasons for excluding a replay.
 IDLE = "idle interval"
@@ -150,9 +150,9 @@ def analyse(
     found, bank, level_index = with_bank(played)
     demonstrations = sorted(found.demonstrations, key=lambda d: len(d.actions))
     config, states = DatasetConfig(frame_skip=frame_skip, observations=(STATE,)), []
-    for start in progress(range(0, len(demonstrations), _WAVE), "states"):
-        wave = demonstrations[start : start + _WAVE]
-        states.append(record(bank, [level_index[d.level] for d in wave], wave, config)[STATE])
+    for start in progress(range(0, len(demonstrations), _BATCH), "states"):
+        batch = demonstrations[start : start + _BATCH]
+        states.append(record(bank, [level_index[d.level] for d in batch], batch, config)[STATE])
     decisions = _Decisions(demonstrations, np.concatenate(states))
     symmetric = {level: symmetric_fingerprint(level) for level in bank.levels}
     content = [symmetric[d.level] for d in demonstrations]

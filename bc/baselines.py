@@ -1,4 +1,4 @@
-"""Metrics of action prediction.  Players mostly repeat their last input, so even a trivial predictor has a high accuracy."""
+"""Metrics of action prediction, for the policy and for trivial predictors (``bc.train``)."""
 
 from dataclasses import dataclass
 

@@ -51,7 +51,7 @@ from nppsim.io import hdf5
 from nppsim.io.files import write_bytes
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
-from nppsim.observe.graph import announce
+from nppsim.observe.graph import register_bank
 from nppsim.observe.stacking import NO_STACKS, Stacking, frames_back
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.parallel.workers import usable_memory
@@ -60,7 +60,7 @@ from nppsim.settings import check_settings, setting
 STATES = "states"  # column of simulator states, from which images are rendered
 GRAPH = "graph_state"  # observation that refers to levels; a file with it also contains the levels
 MEMORY_SHARE = 0.7  # maximum share of the available memory for a dataset; the rest is for the network and its gradients
-_WAVE_BYTES = 256 << 20  # maximum bytes of the observations that are recorded together
+_BATCH_BYTES = 256 << 20  # maximum bytes of the observations that are recorded together
 # Source files, in addition to the kernels, that invalidate cached datasets when they change.
 _NPPSIM = Path(nppsim.__file__).parent
 _CODE = (
@@ -184,11 +184,11 @@ def write_dataset(path: str | Path, found: DemonstrationSet, config: DatasetConf
         if STATES in columns or GRAPH in columns:
             write_levels(file, bank.levels)
         row = 0
-        for wave in _waves(demonstrations, _WAVE_BYTES // bytes_each):
-            recorded = record(bank, [level_index[d.level] for d in wave], wave, config)
+        for batch in _batches(demonstrations, _BATCH_BYTES // bytes_each):
+            recorded = record(bank, [level_index[d.level] for d in batch], batch, config)
             for name, values in recorded.items():
                 file["observations"][name][row : row + len(values)] = values
-            row += sum(len(d.actions) for d in wave)
+            row += sum(len(d.actions) for d in batch)
     write_bytes(path, image.getbuffer())
     return bank
 
@@ -205,22 +205,22 @@ def sample_columns(keys: Sequence[str], state_bytes: int) -> dict[str, np.dtype]
 
 
 def record(
-    bank: LevelBank, levels: Sequence[int], wave: Sequence[Demonstration], config: DatasetConfig
+    bank: LevelBank, levels: Sequence[int], batch: Sequence[Demonstration], config: DatasetConfig
 ) -> dict[str, np.ndarray]:
     """Play demonstrations and return their columns (see ``sample_columns``), concatenated.
 
     levels: index in ``bank`` of the level of each demonstration.
-    wave: the demonstrations, which are played together.
+    batch: the demonstrations, which are played together.
     """
     observed = tuple(key for key in config.observations if key not in layout.IMAGES) or config.observations
-    sim = BatchSimulator(bank, len(wave), frame_skip=config.frame_skip, observations=observed)
+    sim = BatchSimulator(bank, len(batch), frame_skip=config.frame_skip, observations=observed)
     sim.reset(np.array(levels))
-    lengths = np.array([len(d.actions) for d in wave])
+    lengths = np.array([len(d.actions) for d in batch])
     first = np.concatenate([[0], np.cumsum(lengths)])
     columns = sample_columns(config.observations, sim.snapshot(0).size)
     recorded = {name: np.empty((first[-1], *column.shape), column.base) for name, column in columns.items()}
-    actions = np.zeros((len(wave), lengths.max()), np.int64)
-    for i, demonstration in enumerate(wave):
+    actions = np.zeros((len(batch), lengths.max()), np.int64)
+    for i, demonstration in enumerate(batch):
         actions[i, : lengths[i]] = demonstration.actions
     for t in range(int(lengths.max())):
         active = np.flatnonzero(lengths > t)
@@ -352,7 +352,7 @@ class BCDataset:
         images = None
         if drawn or GRAPH in keys:
             given, bank = bank, bank or LevelBank(read_levels(file))
-            announce(bank)
+            register_bank(bank)
             images = StoredImages(bank, observations.pop(STATES), drawn) if drawn else None
             if images and given is None:  # another program may have written the file
                 images.check()
@@ -498,14 +498,14 @@ def with_bank(found: DemonstrationSet) -> tuple[DemonstrationSet, LevelBank, dic
     return replace(found, demonstrations=tuple(used), excluded=tuple(excluded)).require_some(), bank, level_index
 
 
-def _waves(demonstrations: Iterable[Demonstration], limit: int) -> Iterator[list[Demonstration]]:
+def _batches(demonstrations: Iterable[Demonstration], limit: int) -> Iterator[list[Demonstration]]:
     """Yield consecutive groups of at most ``limit`` decisions; a longer demonstration is a group of its own."""
-    wave: list[Demonstration] = []
+    batch: list[Demonstration] = []
     rows = 0
     for demonstration in demonstrations:
-        if wave and rows + len(demonstration.actions) > limit:
-            yield wave
-            wave, rows = [], 0
-        wave.append(demonstration)
+        if batch and rows + len(demonstration.actions) > limit:
+            yield batch
+            batch, rows = [], 0
+        batch.append(demonstration)
         rows += len(demonstration.actions)
-    yield wave
+    yield batch

@@ -219,12 +219,12 @@ def find_replays(where: Paths) -> tuple[ReplayFile, ...]:
     paths = paths_of(where)
     if len(paths) == 1:
         return _find_replays(paths[0])
-    called: Counter[str] = Counter()
+    occurrences: Counter[str] = Counter()
     found: list[ReplayFile] = []
     for path in paths:
         name = path.resolve().stem
-        called[name] += 1
-        prefix = name if called[name] == 1 else f"{name}-{called[name]}"
+        occurrences[name] += 1
+        prefix = name if occurrences[name] == 1 else f"{name}-{occurrences[name]}"
         found += [replace(file, name=f"{prefix}/{file.name}") for file in _find_replays(path)]
     return tuple(found)
 
@@ -330,14 +330,14 @@ class _Converter:
         inputs, deviation_px = replay.inputs[: run.frames], 0.0
         retimed = not on_grid(inputs, self.frame_skip)
         if retimed:
-            moved = retime(replay, self.frame_skip, bank=bank, recorded=run)
-            if moved is None:
+            changed = retime(replay, self.frame_skip, bank=bank, recorded=run)
+            if changed is None:
                 return exclude(
                     _NOT_RETIMED, f"no sequence of actions of {self.frame_skip} frames follows this recording"
                 )
-            if not moved.run.won:
-                return exclude(_LOST_BY_RETIMING, f"{moved.run.outcome} after {moved.run.frames} frames")
-            inputs, deviation_px = moved.inputs[: moved.run.frames], moved.deviation_px
+            if not changed.run.won:
+                return exclude(_LOST_BY_RETIMING, f"{changed.run.outcome} after {changed.run.frames} frames")
+            inputs, deviation_px = changed.inputs[: changed.run.frames], changed.deviation_px
         actions = to_decisions(inputs, self.frame_skip)
         # input bytes 6 and 7 become 4 and 5, which the physics treats equally
         inputs = to_inputs(actions, self.frame_skip, len(inputs))

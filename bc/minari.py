@@ -35,7 +35,7 @@ from bc.demonstrations import (
     load_demonstrations,
 )
 from nppsim.bank import LevelBank
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.gym.env import ENV_ID, NppEnv
 from nppsim.io import hdf5
 from nppsim.io.progress import progress_bar
@@ -103,7 +103,7 @@ def export_minari(
     Raises DemonstrationError if there is no demonstration, an observation is unknown, a dataset of that name exists, or
     writing fails.  Raises DatasetError if a category does not fit into memory.
     """
-    minari = needed("minari", "minari")
+    minari = import_optional("minari", "minari")
     keys = observation_keys(observations)
     named = _by_name(found, about.source)
     bytes_each = sum(layout.SPECS[key].bytes for key in keys)
@@ -140,7 +140,7 @@ def _temporary_folder() -> Iterator[Path]:
 
     Raises DemonstrationError if writing fails; HDF5 may then crash at the end of the process.
     """
-    needed("minari", "minari")
+    import_optional("minari", "minari")
     from minari.storage.datasets_root_dir import get_dataset_path  # reads MINARI_DATASETS_PATH in each call
 
     root, before = get_dataset_path(), os.environ.get(_VARIABLE)
@@ -253,7 +253,7 @@ def import_minari(name: str) -> tuple[ReplayFile, ...]:
 
     Raises DemonstrationError for an unknown name, and for a dataset that is damaged or has no levels.
     """
-    needed("minari", "minari")
+    import_optional("minari", "minari")
     from minari.storage.datasets_root_dir import get_dataset_path
 
     matched = _ID.fullmatch(name)

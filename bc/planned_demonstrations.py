@@ -89,14 +89,14 @@ def _make(
     # Read all levels first: a damaged level fails before hours of work, and machines of a cluster need no level files.
     levels = [(entry, LevelSet(level_set.path, [entry])[0]) for entry in todo]
     with executor.map(partial(_plan_level, settings), levels) as results, files:
-        for entry, (runs, again) in zip(todo, progress(results, len(todo)), strict=True):
+        for entry, (runs, repeated) in zip(todo, progress(results, len(todo)), strict=True):
             for seed, run in runs:
                 if (entry.fingerprint, seed) not in frames:
                     files.append(entry, seed, run)
                     frames[entry.fingerprint, seed] = run.frames
-            duplicates += again
-            failed += settings.runs - len(runs) - again if runs else 0
-            files.save_now_and_then()
+            duplicates += repeated
+            failed += settings.runs - len(runs) - repeated if runs else 0
+            files.save_periodically()
     finished = {fingerprint for fingerprint, _ in frames}
     unfinished = tuple(entry.file for fingerprint, entry in entries.items() if fingerprint not in finished)
     return PlannedDemonstrations(len(frames) - found, found, duplicates, failed, unfinished)
@@ -107,7 +107,7 @@ def _earlier_runs(
 ) -> tuple[dict[tuple[str, int], int], list[LevelEntry]]:
     """Return the frames of earlier runs by (level fingerprint, seed), and the levels that no earlier call has finished."""
     frames: dict[tuple[str, int], int] = {}
-    behind: set[str] = set()  # fingerprints of the levels that earlier calls have finished
+    finished: set[str] = set()  # fingerprints of the levels that earlier calls have finished
     for category in sorted({entry.category for entry in entries.values()}):
         ours = [fingerprint for fingerprint, entry in entries.items() if entry.category == category]
         earlier = _read_earlier(out / f"{category}.h5", ours, settings)
@@ -115,9 +115,9 @@ def _earlier_runs(
         done = max((i for i, level in enumerate(ours) if level in planned), default=-1) + 1
         if done and settings.runs > 1:
             done -= 1  # some runs of the last level may be missing
-        behind.update(ours[:done])
+        finished.update(ours[:done])
         frames |= earlier
-    return frames, [entry for fingerprint, entry in entries.items() if fingerprint not in behind]
+    return frames, [entry for fingerprint, entry in entries.items() if fingerprint not in finished]
 
 
 class _Files:
@@ -129,18 +129,18 @@ class _Files:
     def __init__(self, folder: Path, settings: PlannerSettings, check: Callable[[], None]):
         self.folder, self._settings, self._check = folder, settings, check
         self._writers: dict[str, ReplayWriter] = {}
-        self._closing = ExitStack()
+        self._open_files = ExitStack()
         self._saved = time.monotonic()
 
     def append(self, entry: LevelEntry, seed: int, run: Replay) -> None:
         if entry.category not in self._writers:
             path = self.folder / f"{entry.category}.h5"
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._writers[entry.category] = self._closing.enter_context(ReplayWriter(path))
+            self._writers[entry.category] = self._open_files.enter_context(ReplayWriter(path))
         about = {"source": "planner", "seed": seed, "par_frames": entry.par_frames, "planner": asdict(self._settings)}
         self._writers[entry.category].append(run, category=entry.category, **about)
 
-    def save_now_and_then(self) -> None:
+    def save_periodically(self) -> None:
         if time.monotonic() - self._saved > SAVE_EVERY_S:
             self._check()
             for writer in self._writers.values():
@@ -152,7 +152,7 @@ class _Files:
 
     def __exit__(self, *exception: object) -> None:
         self._check()
-        self._closing.close()
+        self._open_files.close()
 
 
 def _read_earlier(path: Path, levels: Sequence[str], settings: PlannerSettings) -> dict[tuple[str, int], int]:
@@ -163,7 +163,7 @@ def _read_earlier(path: Path, levels: Sequence[str], settings: PlannerSettings) 
     if not path.exists():
         return {}
     number = {level: i for i, level in enumerate(levels)}
-    at, frames = 0, {}
+    position, frames = 0, {}
     with ReplaySet(path) as replays:
         for i in range(len(replays)):
             about = replays.entry(i)
@@ -172,12 +172,12 @@ def _read_earlier(path: Path, levels: Sequence[str], settings: PlannerSettings) 
                     f"{path}: replay {i} was made with {about.metadata.get('planner', 'other means')}, not with "
                     f"{asdict(settings)}; use the replay's settings, or another folder"
                 )
-            if number.get(about.level_fingerprint, -1) < at:
+            if number.get(about.level_fingerprint, -1) < position:
                 raise DemonstrationError(
                     f"{path}: replay {i} ({about.name}) is not of the expected level; "
                     "use the level set that it was made from, or another folder"
                 )
-            at = number[about.level_fingerprint]
+            position = number[about.level_fingerprint]
             frames[about.level_fingerprint, about.metadata["seed"]] = about.frames
     return frames
 
@@ -188,7 +188,7 @@ def _plan_level(
     """Plan runs through one level; return the distinct runs with their seeds, and the number of duplicates."""
     entry, level = entry_and_level
     distinct: dict[bytes, tuple[int, Replay]] = {}
-    again = 0
+    repeated = 0
     for seed in range(settings.seed, settings.seed + settings.runs):
         run = plan(
             level,
@@ -200,7 +200,7 @@ def _plan_level(
         )
         if run is None:
             continue
-        again += run.inputs.tobytes() in distinct
+        repeated += run.inputs.tobytes() in distinct
         replay = Replay(level, run.inputs, success=True, name=entry.file, frame_skip=settings.frame_skip)
         distinct.setdefault(run.inputs.tobytes(), (seed, replay))
-    return list(distinct.values()), again
+    return list(distinct.values()), repeated

@@ -1,8 +1,8 @@
 """Behavioural cloning: cross-entropy between a policy's action logits and demonstrated actions.
 
 Players mostly repeat their last input, so even a trivial predictor has a high accuracy.  The metrics are therefore compared
-with two trivial predictors: the previous action, and the most frequent action.  The accuracy on
-*changes* of the action and the success rate when the policy plays (closed loop) are more informative.
+with those of two trivial predictors: the previous action, and the most frequent action.  More informative are the accuracy
+on decisions that change the action, and the success rate of the policy in the simulator (closed loop).
 """
 
 import math
@@ -180,13 +180,13 @@ def pretrain(
     hooks = hooks or Hooks()
     setup = _Setup(policy, dataset, config, pool or ThreadPool(1))
     baselines = trivial_baselines(dataset, setup.validation)
-    course = _Course(config.seed)
+    progress = _Progress(config.seed)
     if state is None:
         _write_constants(writer, dataset, baselines)
     else:
-        course.load(state, setup, dataset)
-    _fit(setup, course, writer, hooks, log)
-    best, history = course.best, course.history
+        progress.load(state, setup, dataset)
+    _fit(setup, progress, writer, hooks, log)
+    best, history = progress.best, progress.history
     policy.load_state_dict(best.weights, strict=True)
     closed_loop = dict(hooks.closed_loop(policy)) if hooks.closed_loop else None
     _write(writer, {f"closed_loop/{name}": value for name, value in (closed_loop or {}).items()}, best.epoch)
@@ -202,7 +202,7 @@ def pretrain(
         action_histogram=tuple(dataset.action_histogram().tolist()),
         history=tuple(history),
         closed_loop=closed_loop,
-        wall_time_s=course.seconds,
+        wall_time_s=progress.seconds,
     )
 
 
@@ -235,8 +235,8 @@ class _Best:
     weights: dict[str, torch.Tensor]
 
 
-class _Course:
-    """State of training between epochs.
+class _Progress:
+    """Best weights, history and random generator of a training, between epochs.
 
     history: scalars of each epoch.
     order: random generator for the order of minibatches.
@@ -285,31 +285,33 @@ class _Course:
         self.best, self.history, self._before = _Best(**state["best"]), list(state["history"]), state["seconds"]
 
 
-def _fit(setup: _Setup, course: _Course, writer: ScalarWriter | None, hooks: Hooks, log: Callable[[str], None]) -> None:
+def _fit(
+    setup: _Setup, progress: _Progress, writer: ScalarWriter | None, hooks: Hooks, log: Callable[[str], None]
+) -> None:
     """Train until the last epoch or early stopping."""
     epochs = setup.config.epochs
     with progress_bar(total=epochs, title="imitation", unit="epoch") as bar:
-        bar.update(len(course.history))
-        while len(course.history) < epochs and len(course.history) - course.best.epoch < setup.config.patience:
-            epoch = len(course.history) + 1
-            scalars = _train_epoch(setup, course.order, epoch)
+        bar.update(len(progress.history))
+        while len(progress.history) < epochs and len(progress.history) - progress.best.epoch < setup.config.patience:
+            epoch = len(progress.history) + 1
+            scalars = _train_epoch(setup, progress.order, epoch)
             metrics = evaluate(setup.policy, setup.dataset, setup.validation)
             loss = metrics.loss
             if loss is None or not math.isfinite(loss):
                 raise TrainingError(f"validation loss is {loss} after epoch {epoch}; {_NOT_FINITE}")
             scalars |= _scalars(metrics)
-            course.history.append(scalars)
+            progress.history.append(scalars)
             _write(writer, scalars, epoch)
-            if loss < course.best.loss:
+            if loss < progress.best.loss:
                 weights = {name: value.detach().clone() for name, value in setup.policy.state_dict().items()}
-                course.best = _Best(epoch, loss, weights)
+                progress.best = _Best(epoch, loss, weights)
                 hooks.on_improvement(setup.policy, epoch)
             line = f"loss {scalars['train_loss']:.3f}, validation {loss:.3f}, accuracy {metrics.accuracy:.1%}"
             bar.update()
             bar.set_postfix_str(line)
             if bar.disable and (epoch == 1 or epoch % max(1, epochs // 10) == 0):
                 log(f"imitation, epoch {epoch} of {epochs}: {line}")
-            hooks.on_epoch(course.state(setup))
+            hooks.on_epoch(progress.state(setup))
 
 
 def evaluate(policy: TrainablePolicy, dataset: BCDataset, rows: np.ndarray) -> Metrics:

@@ -1,4 +1,4 @@
-"""How far sets of levels differ: a classifier tries to separate their levels from those of a reference set.
+"""Classifier two-sample test between sets of levels: how well a classifier separates them from a reference set.
 
     python benchmarks/compare_levels.py REFERENCE... --with SET...      # folders of levels, or campaign files
 

@@ -3,7 +3,7 @@
     python benchmarks/curriculum.py                    # all strategies, 10 to 100,000 levels: about a minute
     python benchmarks/curriculum.py --levels 1000 --updates 30
 
-Each decision ends an episode, which is the most that a curriculum can have to do.  All calls that training makes are timed,
+Each decision ends an episode, which is the highest load of a curriculum.  All calls that training makes are timed,
 and saving.  Times are processor times, which other programs hardly change.  Only the part about start states needs a
 simulator, with random play on the starter levels.  Exit status: 0; 1 if a limit of HYPOTHESES is exceeded; 2 for bad input.
 """

@@ -16,9 +16,9 @@ def main(
     checkpoint: str = str(SHIPPED), level: str = str(STARTER_LEVELS / "simple" / "000000.map"), out: str = "agent.mp4"
 ) -> str:
     """Play and film one episode; return its outcome."""
-    policy, facts = load_policy(checkpoint)
-    seen = {"observations": policy.observations, "stacking": policy.stacking}
-    env = NppEnv([Level.load(level)], frame_skip=facts["frame_skip"], **seen)
+    policy, fields = load_policy(checkpoint)
+    settings = {"observations": policy.observations, "stacking": policy.stacking}
+    env = NppEnv([Level.load(level)], frame_skip=fields["frame_skip"], **settings)
     observation, _ = env.reset(seed=0)
     over = False
     while not over:

@@ -1,6 +1,6 @@
 """Make your own levels as text: python examples/own_levels.py [FOLDER]
 
-Type a level as characters, let the planner prove that it can be finished, and write it into a level set.
+Write a level as text, verify with the planner that it can be finished, and save it in a level set.
 """
 
 import sys

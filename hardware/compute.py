@@ -59,7 +59,7 @@ def choose_compute(constraints: Constraints, minibatch_size: int, benchmark: Ben
     candidates = [
         ComputeOption(precision, threads)
         for precision in ([request.precision] if request.precision else PRECISIONS)
-        for threads in ([request.torch_threads] if request.torch_threads else _counts(constraints.cores))
+        for threads in ([request.torch_threads] if request.torch_threads else _thread_counts(constraints.cores))
     ]
     each = max(minibatch_size // constraints.needs.processes, 1)
     return _fastest(candidates, benchmark(each, candidates), each) | given
@@ -77,19 +77,19 @@ def _fastest(candidates: Sequence[ComputeOption], timings: Timings, minibatch_si
     wall = dict(zip(candidates, timings.wall, strict=True))
     when = f", {timings.date}" if timings.date else ""
     note = f"update of {minibatch_size}{when}, {_describe(wall)}"
-    rivals = [candidate for candidate in candidates if candidate.precision == precision]
+    options = [candidate for candidate in candidates if candidate.precision == precision]
     if timings.others > BUSY:
-        threads = max(candidate.threads for candidate in rivals)
+        threads = max(candidate.threads for candidate in options)
         note = f"not compared: other programs used {timings.others:.0%} of the cores; {note}"
     else:
-        threads = min(rivals, key=lambda c: wall[c] * THREAD_GAIN ** log2(c.threads)).threads
+        threads = min(options, key=lambda c: wall[c] * THREAD_GAIN ** log2(c.threads)).threads
     return {
         "torch_threads": Chosen(threads, "measurement", note),
         "precision": Chosen(precision, "measurement", "by the CPU time of the same updates"),
     }
 
 
-def _counts(cores: int) -> list[int]:
+def _thread_counts(cores: int) -> list[int]:
     """Return the numbers of threads to compare: powers of two below the number of cores, and that number; at most 16."""
     most = min(cores, MAX_THREADS)
     return sorted({*(1 << n for n in range(most.bit_length()) if 1 << n < most), most})

@@ -1,7 +1,7 @@
 """Settings of glibc's allocator for threads that allocate and free the same large arrays at every step.
 
-By default each thread has its own heap, which returns freed memory to the kernel.  Each new array then waits for the kernel
-to provide zeroed pages.  With images this takes a third of the update time, and a second thread brings no speed-up.
+By default each thread has its own heap, which returns freed memory to the kernel.  Each new array then waits until the kernel
+has cleared pages for it.  With images this takes a third of the update time, and a second thread brings no speed-up.
 """
 
 import ctypes

@@ -74,7 +74,7 @@ class MemoryNeeds:
         return self.gpus or self.cpu_processes
 
     @property
-    def slow_images(self) -> bool:
+    def convolutions_on_cpu(self) -> bool:
         """True if convolutions run on the CPU."""
         return has_images(self.observations) and not self.gpus
 
@@ -89,8 +89,8 @@ class MemoryNeeds:
         samples = -(-max(minibatch_size, num_envs) // self.processes)
         update, device = self.update, "device" if self.gpus else "host"
         copies = 1 if self.gpus else self.processes  # "device" is the memory of one GPU, "host" that of all processes
-        of_each = -(-num_envs // self.processes) * rollout_length  # decisions per update and process
-        graphs = copies * min(of_each, MAX_CACHED_GRAPHS) if "graph_state" in self.observations else 0
+        decisions_each = -(-num_envs // self.processes) * rollout_length  # decisions per update and process
+        graphs = copies * min(decisions_each, MAX_CACHED_GRAPHS) if "graph_state" in self.observations else 0
         rows = [
             MemoryRow(
                 device,

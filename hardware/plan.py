@@ -99,7 +99,7 @@ class Plan:
         """Memory needed on each GPU, in bytes; 0 on a CPU."""
         return total(self.memory, "device")
 
-    def of_each(self, processes: int) -> "Plan":
+    def per_process(self, processes: int) -> "Plan":
         """Return the plan of one training process, which has an equal part of the environments and of each minibatch."""
         parts = {
             name: replace(self.settings[name], value=self.settings[name].value // processes)  # type: ignore[operator]
@@ -190,7 +190,7 @@ def plan(
         keys, update, gpus, stacking, request.processes or 1, int(bool(request.evaluator)), carried_bytes
     )
     constraints = Constraints(request, profile, machine, needs)
-    epochs = request.epochs or (EPOCHS_IMAGES_ON_CPU if needs.slow_images else EPOCHS)
+    epochs = request.epochs or (EPOCHS_IMAGES_ON_CPU if needs.convolutions_on_cpu else EPOCHS)
     precision = str(choose_compute(constraints, 1, None)["precision"].value)
     model = model_throughput(costs.sample_us, needs, machine, precision=precision, epochs=epochs)
     settings = choose_sizes(constraints, throughput or model, throughput is not None)

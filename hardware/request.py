@@ -1,4 +1,4 @@
-"""What a user fixes in a hardware plan: named hardware profiles, and single sizes and settings.
+"""Requests for a hardware plan: named hardware profiles, and single sizes and settings that the user fixes.
 
 Profiles have many environments and short rollouts (64 decisions), so that a run has hundreds of updates.  Learning rates
 grow with the square root of the minibatch size.

@@ -170,7 +170,7 @@ def _minibatches(batch: int, target: int) -> list[int]:
 def _wanted_envs(constraints: Constraints, throughput: Throughput) -> int:
     """Return the number of environments, a power of two, for a requested or the usual rollout length."""
     gpus, steps = constraints.needs.gpus, constraints.request.total_timesteps
-    most = MAX_BATCH_PER_GPU * gpus or (MAX_BATCH_IMAGES_ON_CPU if constraints.needs.slow_images else MAX_BATCH)
+    most = MAX_BATCH_PER_GPU * gpus or (MAX_BATCH_IMAGES_ON_CPU if constraints.needs.convolutions_on_cpu else MAX_BATCH)
     if steps is not None:
         most = min(max(MIN_BATCH, min(most, steps // WANTED_UPDATES)), max(steps, TRIAL_BATCH))
     rollout = constraints.fixed("rollout_length") or USUAL_ROLLOUT
@@ -190,7 +190,7 @@ def _wanted_envs(constraints: Constraints, throughput: Throughput) -> int:
 def _max_minibatch(constraints: Constraints) -> int:
     if constraints.needs.gpus:
         return MAX_MINIBATCH_PER_GPU * constraints.needs.gpus
-    return MAX_MINIBATCH_IMAGES_ON_CPU if constraints.needs.slow_images else MAX_MINIBATCH
+    return MAX_MINIBATCH_IMAGES_ON_CPU if constraints.needs.convolutions_on_cpu else MAX_MINIBATCH
 
 
 def _given(constraints: Constraints) -> str:

@@ -313,7 +313,7 @@ def _render_flags(parser: Parser) -> None:
 
 @_command("render", "draw a level, the path of a replay, or a sheet of levels (extra: video)", _render_flags)
 def _render(arguments: argparse.Namespace) -> None:
-    errors.needed("PIL", "video")
+    errors.import_optional("PIL", "video")
     from nppsim.pictures.schemes import colour_scheme
 
     if arguments.replays and not arguments.sheet:
@@ -357,7 +357,7 @@ def _picture(arguments: argparse.Namespace, level: Level) -> "Image":
 
 
 def _check_picture(path: str, flag: str) -> None:
-    errors.needed("PIL", "video")
+    errors.import_optional("PIL", "video")
     check_output_file(path, flag, ".png")
 
 
@@ -432,7 +432,7 @@ def _film_flags(parser: Parser) -> None:
 @_command("film", "record a replay as a video in real time (extra: video)", _film_flags)
 def _film(arguments: argparse.Namespace) -> None:
     for module in ("av", "PIL"):
-        errors.needed(module, "video")
+        errors.import_optional(module, "video")
     from nppsim.pictures.film import record
     from nppsim.pictures.render import FilmSettings
     from nppsim.pictures.schemes import colour_scheme

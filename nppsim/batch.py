@@ -107,9 +107,9 @@ class BatchSimulator:
         self.frame_skip = int(frame_skip)
         self.gamma = float(gamma)
         self.keys = layout.observation_keys(observations)
-        if useless := stacking.useless(self.keys):
+        if inapplicable := stacking.inapplicable(self.keys):
             raise ValueError(
-                f"there are no {' or '.join(useless)} observations to stack: only {', '.join(self.keys)} are observed"
+                f"there are no {' or '.join(inapplicable)} observations to stack: only {', '.join(self.keys)} are observed"
             )
         if "foresight" in self.keys and frame_skip > HORIZON:
             raise ConfigError(
@@ -128,14 +128,14 @@ class BatchSimulator:
         self._allocate_state()
         self._allocate_observations()
         self._static = static or self._make_static()
-        self.profile = _wanted(profile, "NPPSIM_PROFILING")
+        self.profile = _enabled(profile, "NPPSIM_PROFILING")
         self._out = self._allocate_output()
         self.next_level = np.arange(num_envs, dtype=np.int32) % len(self.bank)
         self.finished = np.empty(0, np.int64)
         self._turn = 0  # first of the timed environments, see PROFILE_EVERY
         self._started = False
         self.shadow = None
-        if _wanted(shadow, "NPPSIM_SHADOW"):
+        if _enabled(shadow, "NPPSIM_SHADOW"):
             from nppsim.shadow import Shadow  # rarely needed, and slow to import
 
             self.shadow = Shadow(self)
@@ -189,7 +189,7 @@ class BatchSimulator:
         level_ids = np.empty(0, np.int64)
         if "graph_state" in self.keys:
             level_ids = bank.level_ids
-            graph.announce(bank)
+            graph.register_bank(bank)
         reward = self.reward_config.record()
         return Static(bank.stage, solid, background, bank.time_limit, bank.path_length, level_ids, reward)
 
@@ -237,8 +237,8 @@ class BatchSimulator:
         self._started = True
         self._run(np.full(self.num_envs, RESTING), levels)
         if self._stacks:
-            self._stacks.show()
-            self._stacks.begin(np.flatnonzero(levels >= 0))
+            self._stacks.write_latest()
+            self._stacks.pad(np.flatnonzero(levels >= 0))
         if self.shadow:
             self.shadow.after_reset(levels)
         return self.obs
@@ -291,16 +291,14 @@ class BatchSimulator:
         if self.shadow:
             self.shadow.before(actions)
         if self._stacks:
-            self._stacks.move(slice(None) if idle is None else ~idle)
+            self._stacks.shift(slice(None) if idle is None else ~idle)
         self._run(actions, next_level, every_end)
         ended = self.terminated | self.truncated
         self.finished = np.flatnonzero(ended)
         if self._stacks:
-            self._stacks.end(self.finished)
-            self._stacks.show()
-            self._stacks.begin(
-                np.flatnonzero((ended if restarting is None else ended | restarting) & (next_level >= 0))
-            )
+            self._stacks.write_final(self.finished)
+            self._stacks.write_latest()
+            self._stacks.pad(np.flatnonzero((ended if restarting is None else ended | restarting) & (next_level >= 0)))
         if self.shadow:
             self.shadow.after(ended & (next_level >= 0) if every_end else self.truncated)
         return self.obs
@@ -365,7 +363,7 @@ class BatchSimulator:
             )
         self._rows[i] = snapshot[..., :own]
         if self._stacks:
-            self._stacks.put(i, snapshot[..., own:])
+            self._stacks.restore(i, snapshot[..., own:])
         self._started = True
 
     def compact_snapshot(self, i: int) -> np.ndarray:
@@ -395,7 +393,7 @@ class BatchSimulator:
             self._rows[i, part] = snapshot[begin:end]
             begin = end
         if self._stacks:
-            self._stacks.put(i, snapshot[begin:])
+            self._stacks.restore(i, snapshot[begin:])
         self._started = True
 
     def _used_parts(self, level: int) -> list[slice]:
@@ -416,7 +414,7 @@ class BatchSimulator:
     def forget_frames(self, envs: np.ndarray) -> None:
         """Reset the stacks of environments int[k] to the current frame, as at the start of an episode."""
         if self._stacks:
-            self._stacks.begin(envs)
+            self._stacks.pad(envs)
 
     def observe(self, envs: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Compute the observations of the current states (after ``restore``) and return them.
@@ -430,7 +428,7 @@ class BatchSimulator:
         actions[envs] = RESTING
         self._run(actions, stay)
         if self._stacks:
-            self._stacks.show(envs)
+            self._stacks.write_latest(envs)
         if self.shadow:
             self.shadow.after_observing(envs)
         return self.obs
@@ -482,6 +480,6 @@ def compile_ahead() -> None:
         threading.Thread(target=subprocess.run, args=(command,), kwargs=options, daemon=True).start()
 
 
-def _wanted(choice: bool | None, variable: str) -> bool:
+def _enabled(choice: bool | None, variable: str) -> bool:
     """Return ``choice``; if it is None, return True if the environment variable is 1."""
     return os.environ.get(variable) == "1" if choice is None else bool(choice)

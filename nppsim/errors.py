@@ -187,7 +187,7 @@ def _stopped_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def needed(module: str, extra: str) -> ModuleType:
+def import_optional(module: str, extra: str) -> ModuleType:
     """Import an optional module; raise MissingPackageError, which names the ``extra`` of this project that installs it."""
     try:
         return importlib.import_module(module)

@@ -16,20 +16,20 @@ from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, STAGE_HEIGHT, STAGE_WIDTH, TILE
 from nppsim.physics.state import UNREGISTERED
 
-FASTEST = 1000.0  # px per frame, maximum velocity; far above those of the game
-FAR = 1e6  # maximum absolute value of all other numbers
-_SPEED = {"vx": (-FASTEST, FASTEST), "vy": (-FASTEST, FASTEST)}
+MAX_SPEED = 1000.0  # px per frame, maximum velocity; far above those of the game
+MAX_VALUE = 1e6  # maximum absolute value of all other numbers
+_SPEED = {"vx": (-MAX_SPEED, MAX_SPEED), "vy": (-MAX_SPEED, MAX_SPEED)}
 _FLAG = (0, 1)
 _NINJA = {  # positions have no bounds: the ninja can leave a stage whose border has gaps
     **_SPEED,
     "frame": (0, 2 * MAX_TIME_LIMIT),
     "state": (0, 9),
-    **dict.fromkeys(("gold", "hold", "floor_count", "ceiling_count", "registrations"), (0, int(FAR))),
+    **dict.fromkeys(("gold", "hold", "floor_count", "ceiling_count", "registrations"), (0, int(MAX_VALUE))),
     **dict.fromkeys(("airborne", "airborne_before", "walled", "jump_held", "switch_taken", "arming"), _FLAG),
     **dict.fromkeys(("suicide_held", "crushable"), _FLAG),
 }
-_MOVER = {**_SPEED, "order": (0, int(FAR)), "direction": (-1, 3), "flag": _FLAG}
-_ENTITY = {"active": _FLAG, "closed": _FLAG, "blocking": (-int(FAR), int(FAR))}
+_MOVER = {**_SPEED, "order": (0, int(MAX_VALUE)), "direction": (-1, 3), "flag": _FLAG}
+_ENTITY = {"active": _FLAG, "closed": _FLAG, "blocking": (-int(MAX_VALUE), int(MAX_VALUE))}
 _STAGE = (("x", STAGE_WIDTH), ("y", STAGE_HEIGHT))
 _FREE = (kinds.BOUNCE_BLOCK, kinds.DEATH_BALL, kinds.EVIL_NINJA)  # movers that can leave the stage
 _PROGRESS = {"decisions": (0, 2 * MAX_TIME_LIMIT), "near": (0, 3)}
@@ -75,10 +75,10 @@ def _problems(state: State, bank: LevelBank, count: int) -> Iterator[str]:
 def _outside(
     prefix: str, values: np.ndarray, bounds: dict[str, tuple], there: np.ndarray | bool = True
 ) -> Iterator[str]:
-    """Yield a description of each field with a value out of bounds (default: -FAR to FAR) where ``there`` is True."""
+    """Yield a description of each field with a value out of bounds (default: ±MAX_VALUE) where ``there`` is True."""
     for name in values.dtype.names or ("",):
         column = values[name] if name else values
-        low, high = bounds.get(name, (-FAR, FAR))
+        low, high = bounds.get(name, (-MAX_VALUE, MAX_VALUE))
         yield from _where(f"{prefix}.{name}".rstrip("."), column, ~((column >= low) & (column <= high)) & there)
 
 

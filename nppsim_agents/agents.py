@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim_agents import DATASETS
 
 _SHIPPED = "agents/vision_free_foresight.safetensors"  # in the shipped data
@@ -10,7 +10,7 @@ _SHIPPED = "agents/vision_free_foresight.safetensors"  # in the shipped data
 
 def checkpoints() -> Any:
     """Return the plug-in ``rl.studio.CheckpointPlugin``.  Raises MissingPackageError without PyTorch."""
-    needed("torch", "train")
+    import_optional("torch", "train")
     from rl.studio import CheckpointPlugin
 
     return CheckpointPlugin(DATASETS and DATASETS / _SHIPPED)

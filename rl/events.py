@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nppsim.errors import UserError, needed
+from nppsim.errors import UserError, import_optional
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -29,7 +29,9 @@ def open_events(folder: str | os.PathLike, purge_step: int | None = None) -> "Su
     name = os.fsdecode(folder)
     if name.encode(errors="replace").decode() != name:
         raise EventsError(f"{name}: TensorBoard reads no folder whose name is not UTF-8; choose another name")
-    writer: SummaryWriter = needed("torch.utils.tensorboard", "train").SummaryWriter(name, purge_step=purge_step)
+    writer: SummaryWriter = import_optional("torch.utils.tensorboard", "train").SummaryWriter(
+        name, purge_step=purge_step
+    )
     return writer
 
 
@@ -56,7 +58,7 @@ def read_scalars(folder: str | os.PathLike) -> dict[str, Scalars]:
     The files of a resumed run are in one folder and are read as one history; repeated events count once.
     Raises EventsError if no folder has event files, or if several have: TensorBoard would show their curves as two runs.
     """
-    event_accumulator = needed("tensorboard.backend.event_processing.event_accumulator", "train")
+    event_accumulator = import_optional("tensorboard.backend.event_processing.event_accumulator", "train")
     folders = event_folders(folder)
     if not folders:
         raise EventsError(
@@ -69,7 +71,7 @@ def read_scalars(folder: str | os.PathLike) -> dict[str, Scalars]:
     logging.getLogger("tensorboard").setLevel(logging.ERROR)  # it warns of each resume
     try:
         accumulator.Reload()
-    except (needed("google.protobuf.message", "train").DecodeError, ValueError, TypeError) as error:
+    except (import_optional("google.protobuf.message", "train").DecodeError, ValueError, TypeError) as error:
         raise EventsError(f"{folders[0]}: no events of TensorBoard, or damaged ({error}): restore a copy") from error
     scalars = {}
     for tag in accumulator.Tags()["scalars"]:

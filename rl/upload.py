@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from nppsim.errors import UserError, needed, redact
+from nppsim.errors import UserError, import_optional, redact
 from nppsim.io.files import LOCK, write_json
 from nppsim.io.reading import mismatch, read_json
 from rl.config import UploadConfig
@@ -82,19 +82,19 @@ class Uploader:
         if not path.exists():
             return {}
         manifest = read_json(path, UploadError, "delete it to upload everything again")
-        if wrong := mismatch(manifest, {"bucket": str, "objects": {...: {}}}):
-            raise UploadError(f"{path} is broken ({wrong}); delete it to upload everything again")
+        if problem := mismatch(manifest, {"bucket": str, "objects": {...: {}}}):
+            raise UploadError(f"{path} is damaged ({problem}); delete it to upload everything again")
         return manifest["objects"] if manifest["bucket"] == self.bucket else {}
 
 
 def _connect() -> tuple[Any, tuple[type[Exception], ...]]:
     """Return the S3 client and its error classes."""
-    boto3 = needed("boto3", "s3")
-    botocore = needed("botocore.exceptions", "s3")
+    boto3 = import_optional("boto3", "s3")
+    botocore = import_optional("botocore.exceptions", "s3")
     if missing := [name for name in _CREDENTIALS if not os.environ.get(name)]:
         raise UploadError(f"--s3-bucket needs credentials: set {' and '.join(missing)} in the environment")
-    errors = (needed("boto3.exceptions", "s3").Boto3Error, botocore.BotoCoreError, botocore.ClientError)
-    limits = needed("botocore.config", "s3").Config(
+    errors = (import_optional("boto3.exceptions", "s3").Boto3Error, botocore.BotoCoreError, botocore.ClientError)
+    limits = import_optional("botocore.config", "s3").Config(
         connect_timeout=10, read_timeout=60, retries={"max_attempts": ATTEMPTS, "mode": "standard"}
     )
     try:

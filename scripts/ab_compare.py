@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
 
     def job() -> None:
         arguments = parse(argv)
-        errors.needed("torch", "train")
+        errors.import_optional("torch", "train")
         run(arguments)
 
     return errors.run(job)

@@ -23,7 +23,7 @@ from nppsim.io.files import check_output_file, write_json
 from nppsim.settings import Parser, Setting
 
 if TYPE_CHECKING:
-    from rl.training.runs import Run
+    from rl.training.runs import StoredRun
 
 DIFFERENT = 1  # exit status if a difference or a value outside its band was found
 
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
 
     def job() -> int:
         arguments = parse(argv)
-        errors.needed("torch", "train")
+        errors.import_optional("torch", "train")
         from rl.training.runs import find_runs
 
         sides = [find_runs(folder) for folder in arguments.runs]
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     return errors.run(job)
 
 
-def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
+def compare(sides: "list[list[StoredRun]]", arguments: argparse.Namespace) -> int:
     """Print all differences between the sides, and compare each later side with the first.
 
     sides: trainings in the folder of each argument RUN.
@@ -81,7 +81,7 @@ def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
     return 0 if all(one.decided for one in last) else errors.REFUSED
 
 
-def compare_with_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
+def compare_with_reference(sides: "list[list[StoredRun]]", arguments: argparse.Namespace) -> int:
     """Print the values of each training and the bands of --reference; return the exit status."""
     from rl.evaluation.results import ResultsError
     from rl.tools.reference import check_run, load_reference
@@ -100,7 +100,7 @@ def compare_with_reference(sides: "list[list[Run]]", arguments: argparse.Namespa
     return errors.REFUSED if any(report.missing for report in reports) else 0
 
 
-def write_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
+def write_reference(sides: "list[list[StoredRun]]", arguments: argparse.Namespace) -> int:
     """Write a file of reference bands computed from all trainings; return the exit status."""
     from rl.tools.reference import make_reference
 

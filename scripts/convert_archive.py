@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         arguments = parser.parse_args(given)
         check_output_file(arguments.out, "--out", ".safetensors")
-        errors.needed("torch", "train")
+        errors.import_optional("torch", "train")
         from rl.policy.sb3 import convert
 
         written = convert(

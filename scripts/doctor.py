@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
     """Return the exit status: 0 if no check failed, 1 if one did, 2 for bad input, 130 after Ctrl-C."""
 
     def job() -> int:
-        errors.needed("torch", "train")
+        errors.import_optional("torch", "train")
         from rl import plugins
         from rl.checks.check import results_table, to_dict
         from rl.checks.doctor import GROUPS

@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
 
     def job() -> None:
-        errors.needed("torch", "train")
+        errors.import_optional("torch", "train")
         from rl.tools.evaluate import parse, run
 
         run(*parse(given))

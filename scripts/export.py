@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
 
     def job() -> None:
-        errors.needed("torch", "train")
+        errors.import_optional("torch", "train")
         from rl.tools.export import parse, run
 
         run(parse(given))

@@ -18,7 +18,7 @@ def main(argv: list[str]) -> int:
     flags = main_job_flags(argv)
 
     def job() -> int:
-        errors.needed("torch", "train")
+        errors.import_optional("torch", "train")
         from rl.experiment.train import start
 
         return start(flags, Path(__file__).with_name("train_and_compare.py"))

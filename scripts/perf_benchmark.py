@@ -28,7 +28,14 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.measure import throughput
 from nppsim.measure.machine import conditions
 from nppsim.measure.timing import POOR, TOLERANCE, is_slower, relative_speeds
-from nppsim.measure.workload import Amount, Workload, generated_levels, random_levels, random_play, recorded_play
+from nppsim.measure.workload import (
+    Workload,
+    WorkloadSettings,
+    generated_levels,
+    random_levels,
+    random_play,
+    recorded_play,
+)
 from nppsim.settings import Parser, Setting
 
 # Exit statuses.
@@ -50,28 +57,28 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command; return the exit status (see the module's docstring)."""
 
     def job() -> int:
-        arguments, amount = parse(argv)
+        arguments, settings = parse(argv)
         if arguments.report:
             print(throughput.benchmark_report(arguments.report))
             return GOOD
         try:
-            return run(arguments, amount)
+            return run(arguments, settings)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("nothing was stored") from None
 
     return errors.run(job, refused=REFUSED)
 
 
-def run(arguments: argparse.Namespace, amount: Amount) -> int:
+def run(arguments: argparse.Namespace, settings: WorkloadSettings) -> int:
     """Measure the speed, print it, compare it with the baselines and store it; return the exit status."""
     if arguments.output:
         check_output_file(arguments.output, "--output")
-    work = workload(arguments, amount)
+    work = workload(arguments, settings)
     baselines = {str(path): throughput.load_result(path) for path in arguments.baseline or ()}
     now = conditions() | {"settings": work.key}
     for name, baseline in baselines.items():
         throughput.check_comparable(now, baseline, name)
-    print(f"{work.source}: {amount.envs} environments, {amount.rounds} rounds of {amount.iterations}")
+    print(f"{work.source}: {settings.envs} environments, {settings.rounds} rounds of {settings.iterations}")
     for note in work.notes:
         print(note)
     result = throughput.measure(work, phase=arguments.phase or "")
@@ -131,21 +138,21 @@ def validate(work: Workload) -> tuple[dict, int]:
     return stored, MISMATCH
 
 
-def workload(arguments: argparse.Namespace, amount: Amount) -> Workload:
+def workload(arguments: argparse.Namespace, settings: WorkloadSettings) -> Workload:
     """Return the levels and actions that the flags select."""
     if arguments.actions == "recorded":
-        return recorded_play(arguments.replays or REPLAYS, amount)
+        return recorded_play(arguments.replays or REPLAYS, settings)
     if arguments.levels:
         levels = list(LevelSet.open(arguments.levels))
-        return random_play(levels, amount, f"{len(levels)} levels of the folder {arguments.levels.name}")
+        return random_play(levels, settings, f"{len(levels)} levels of the folder {arguments.levels.name}")
     if arguments.density is None:
-        levels = generated_levels(CATEGORY, NUM_LEVELS, amount.seed)
-        return random_play(levels, amount, f"{NUM_LEVELS} generated levels, {CATEGORY}")
-    levels = random_levels(NUM_LEVELS, amount.seed, density=arguments.density)
-    return random_play(levels, amount, f"{NUM_LEVELS} random levels, tile density {arguments.density}")
+        levels = generated_levels(CATEGORY, NUM_LEVELS, settings.seed)
+        return random_play(levels, settings, f"{NUM_LEVELS} generated levels, {CATEGORY}")
+    levels = random_levels(NUM_LEVELS, settings.seed, density=arguments.density)
+    return random_play(levels, settings, f"{NUM_LEVELS} random levels, tile density {arguments.density}")
 
 
-def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
+def parse(argv: list[str] | None) -> tuple[argparse.Namespace, WorkloadSettings]:
     """Parse the command line; return the arguments (None: not given) and the number of environments, rounds and steps.
 
     Raises ConfigError for flags without effect.
@@ -159,8 +166,8 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
     source.add_argument("--levels", type=Path, metavar="DIR", help="play random actions on the levels of this folder")
     density = "play random actions on random levels with this share of solid tiles"
     parser.add_flag(Setting(density, flag="density", kind=float, low=0, below=1), source)
-    for field in fields(Amount):
-        parser.add_setting(Amount, field.name)
+    for field in fields(WorkloadSettings):
+        parser.add_setting(WorkloadSettings, field.name)
     profile = "run extra rounds with profiling, and print the time of each phase"
     add("--profile", action="store_true", default=None, help=profile)
     add("--shadow", action="store_true", default=None, help="run extra rounds in which every step is validated")
@@ -181,7 +188,7 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
     }.items():
         for name in sorted(names):
             raise ConfigError(f"has no effect {why}; leave it out", f"--{name.replace('_', '-')}")
-    return arguments, parser.build(Amount, arguments)
+    return arguments, parser.build(WorkloadSettings, arguments)
 
 
 if __name__ == "__main__":

@@ -19,13 +19,13 @@ from nppsim.io.files import check_output_file, write_json
 from nppsim.levels.level import Level
 from nppsim.measure.machine import conditions
 from nppsim.measure.throughput import side_by_side
-from nppsim.measure.workload import Amount, random_levels, random_play
+from nppsim.measure.workload import WorkloadSettings, random_levels, random_play
 from nppsim.observe import layout
 from nppsim.settings import Parser, Setting
 
 NUM_LEVELS = 40  # levels per configuration
 ROUNDS = 10  # rounds with profiling, and as many without
-DEFAULTS = {"envs": 64, "warmup": 5_000}  # defaults of flags that differ from the defaults of ``Amount``
+DEFAULTS = {"envs": 64, "warmup": 5_000}  # defaults of flags that differ from the defaults of ``WorkloadSettings``
 
 
 @dataclass(frozen=True)
@@ -60,24 +60,24 @@ def main(argv: list[str] | None = None) -> int:
     return errors.run(lambda: run(*parse(argv)))
 
 
-def run(arguments: argparse.Namespace, amount: Amount) -> None:
+def run(arguments: argparse.Namespace, settings: WorkloadSettings) -> None:
     """Profile every configuration."""
     if arguments.json:
         check_output_file(arguments.json, "--json")
     here = conditions()
     machine, versions = here["machine"], here["versions"]
     print(f"{machine['cpu']}, {machine['cores']} cores; Python {versions['python']}, Numba {versions['numba']}")
-    print(f"{amount.envs} environments, {amount.threads} threads, {amount.warmup:,} + {arguments.steps:,} steps")
-    stored = {configuration.name: profile(configuration, amount) for configuration in CONFIGURATIONS}
+    print(f"{settings.envs} environments, {settings.threads} threads, {settings.warmup:,} + {arguments.steps:,} steps")
+    stored = {configuration.name: profile(configuration, settings) for configuration in CONFIGURATIONS}
     if arguments.json:
         write_json(arguments.json, here | {"configurations": stored})
         print(f"written: {arguments.json}")
 
 
-def profile(configuration: Configuration, amount: Amount) -> dict:
+def profile(configuration: Configuration, settings: WorkloadSettings) -> dict:
     """Profile one configuration and print its table; return the values to store."""
-    levels = configuration.levels(amount.seed, NUM_LEVELS)
-    work = random_play(levels, replace(amount, observations=configuration.observations), configuration.name)
+    levels = configuration.levels(settings.seed, NUM_LEVELS)
+    work = random_play(levels, replace(settings, observations=configuration.observations), configuration.name)
     measured = side_by_side(work, profile=True)
     entities = ", ".join(f"{name} {count}" for name, count in work.coverage.items())
     print(f"\n## {configuration.name}\n\n{len(levels)} levels with {entities}\n\n{measured.profile_table()}")
@@ -86,11 +86,11 @@ def profile(configuration: Configuration, amount: Amount) -> dict:
     return {"settings": work.key, "coverage": work.coverage, "phases": phases, "overhead": vars(measured.ratio)}
 
 
-def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
+def parse(argv: list[str] | None) -> tuple[argparse.Namespace, WorkloadSettings]:
     """Parse the command line; return the arguments and the number of environments, rounds and steps per configuration."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("envs", "threads", "warmup", "seed"):
-        parser.add_setting(Amount, name, default=(vars(Amount()) | DEFAULTS)[name])
+        parser.add_setting(WorkloadSettings, name, default=(vars(WorkloadSettings()) | DEFAULTS)[name])
     parser.set_defaults(**DEFAULTS)
     steps = f"number of steps with profiling, and as many without; a multiple of {ROUNDS}"
     parser.add_flag(Setting(steps, flag="steps", kind=int, default=15_000, low=1))
@@ -99,7 +99,7 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
     if arguments.steps % ROUNDS:
         raise ConfigError(f"give a multiple of {ROUNDS}, the number of rounds", "--steps", arguments.steps)
     iterations = arguments.steps // ROUNDS
-    return arguments, parser.build(Amount, arguments, rounds=ROUNDS, iterations=iterations)
+    return arguments, parser.build(WorkloadSettings, arguments, rounds=ROUNDS, iterations=iterations)
 
 
 if __name__ == "__main__":

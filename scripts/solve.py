@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
 
     def job() -> int:
-        errors.needed("torch", "train")
+        errors.import_optional("torch", "train")
         from rl.search.command import parse, run
 
         return run(*parse(given))

@@ -26,8 +26,8 @@ def main(argv: list[str]) -> int:
 
     def job() -> None:
         arguments = parse(argv)
-        errors.needed("torch", "train")
-        errors.needed("optuna", "sweep")
+        errors.import_optional("torch", "train")
+        errors.import_optional("optuna", "sweep")
         run(arguments)
 
     return errors.run(job)

@@ -14,7 +14,7 @@ def main(argv: list[str]) -> int:
     """Return the exit status: 0 for success, 2 for bad input, 130 after Ctrl-C."""
 
     def job() -> int:
-        errors.needed("torch", "train")
+        errors.import_optional("torch", "train")
         from rl.experiment.train import start
 
         return start(argv, __file__)

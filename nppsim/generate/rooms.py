@@ -31,7 +31,7 @@ from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import CONCAVE, CONVEX, GENTLE_SLOPES, HALVES, OPEN, SLOPES, SOLID, STEEP_SLOPES
 
-FEWEST = 4  # standing places that are connected: spawn, exit switch, exit, switch of a door
+MIN_STANDING = 4  # standing places that are connected: spawn, exit switch, exit, switch of a door
 CLEAR = 3  # tiles around the spawn without hazards
 NICHE = 3  # tiles, length of a niche behind a locked door
 ROW = (1, 10)  # mines in a row
@@ -46,7 +46,7 @@ class Group(NamedTuple):
 
     share: probability that a level has them.
     number: span of how many; low numbers are more frequent.
-    on_ground: whether they are on the ground, or anywhere in open tiles.
+    on_ground: True: on the ground; False: in any open tile.
     orientations, modes: values to draw from.
     """
 
@@ -105,9 +105,9 @@ def rooms(
     symmetric: probability that the tiles are symmetric.
     Raises ValueError for other sizes.
     """
-    if not (width[0] >= FEWEST and width[1] <= COLUMNS and height[0] >= 1 and height[1] <= ROWS):
+    if not (width[0] >= MIN_STANDING and width[1] <= COLUMNS and height[0] >= 1 and height[1] <= ROWS):
         raise ValueError(
-            f"width {width}, height {height}; give widths from {FEWEST} to {COLUMNS}, heights from 1 to {ROWS}"
+            f"width {width}, height {height}; give widths from {MIN_STANDING} to {COLUMNS}, heights from 1 to {ROWS}"
         )
     rng = level_rng("rooms", seed)
     board, spawn = _layout(rng, parts, width, height, blocks, symmetric)
@@ -201,7 +201,7 @@ def _spawn(rng: Rng, board: np.ndarray) -> Tile | None:
     standing = _standing(board)
     for index in rng.permutation(len(standing)).tolist():
         away = _distances(board, standing[index])
-        if sum(away[row, column] >= 0 for column, row in standing) >= FEWEST:
+        if sum(away[row, column] >= 0 for column, row in standing) >= MIN_STANDING:
             return standing[index]
     return None
 

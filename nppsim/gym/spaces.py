@@ -19,7 +19,7 @@ from nppsim.observe.vectors import NO_HAZARD
 from nppsim.paths import MAX_PATH
 
 Bounds = tuple[float, float]
-GRAPH = "graph"  # an observation that only Gymnasium environments provide
+GRAPH = "graph"  # an observation that only Gymnasium environments have
 
 _FLAG, _UNIT = (0.0, 1.0), (-1.0, 1.0)
 _SPEED = (-300.0, 300.0)  # px per frame: highest speed with a boost pad in every frame; below 10 without pads

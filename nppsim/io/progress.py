@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 
 MANY = 10_000  # from this number of items on, a bar abbreviates counts (12k, 3.4M)
 
@@ -20,7 +20,7 @@ def progress_bar(
     unit: singular noun for an item.
     Raises MissingPackageError without tqdm.
     """
-    tqdm = needed("tqdm", "train").tqdm
+    tqdm = import_optional("tqdm", "train").tqdm
     tqdm.monitor_interval = 0  # no monitoring thread
     large = total is not None and total >= MANY
     silent = sys.stderr is None or not sys.stderr.isatty()

@@ -48,8 +48,8 @@ OBSERVATION_SETS = {
 CAMPAIGN_SETS = {"campaign": OBSERVATION_SETS["state_only"], "campaign_foresight": OBSERVATION_SETS["foresight"]}
 
 
-class Work(NamedTuple):
-    """Work to be timed."""
+class TimedWork(NamedTuple):
+    """Prepared work of one workload, to be timed."""
 
     unit: str  # unit of the work, such as "frames"
     run: Callable[[], int]  # does a portion of the work and returns how many units it did
@@ -89,7 +89,7 @@ def benchmark(
             yield f"{name}/{count}", measure_work(prepare(), count, rounds, seconds)
 
 
-def measure_work(work: Work, threads: int, rounds: int, seconds: float) -> dict:
+def measure_work(work: TimedWork, threads: int, rounds: int, seconds: float) -> dict:
     """Time one workload and return its result (see ``benchmark``).  seconds: time of all rounds together."""
     portion = work.run()  # the first call compiles the kernels
     calls = max(round(seconds / rounds / seconds_of(work.run)), 1)
@@ -148,7 +148,7 @@ simulator.step(np.zeros(1, int))
 # Workloads: name -> function that prepares it
 
 
-def _physics(plays: Sequence[Play], threads: int) -> dict[str, Callable[[], Work]]:
+def _physics(plays: Sequence[Play], threads: int) -> dict[str, Callable[[], TimedWork]]:
     """Workloads of physics alone on levels with neither mines nor movers, with mines alone, and with movers."""
     groups: dict[str, list[Play]] = {"physics": [], "physics_mines": [], "physics_movers": []}
     for play in plays:
@@ -156,17 +156,17 @@ def _physics(plays: Sequence[Play], threads: int) -> dict[str, Callable[[], Work
         moving, mines = types & (set(MOVERS) - {EXIT}), types & set(MINES)
         groups["physics_movers" if moving else "physics_mines" if mines else "physics"].append(play)
 
-    def prepare(group: Sequence[Play]) -> Work:
+    def prepare(group: Sequence[Play]) -> TimedWork:
         bank = LevelBank([play.level for play in group])
         player = FramePlayer(bank, [play.inputs for play in group], PHYSICS_ENVS, threads=threads)
-        return Work("frames", lambda: player.play(PHYSICS_FRAMES))
+        return TimedWork("frames", lambda: player.play(PHYSICS_FRAMES))
 
     return {name: partial(prepare, group) for name, group in groups.items() if group}
 
 
 def _decisions(
     levels: Sequence[Level] | LevelBank, threads: int, observation_sets: Mapping[str, tuple[str, ...]]
-) -> dict[str, Callable[[], Work]]:
+) -> dict[str, Callable[[], TimedWork]]:
     """Workloads of random play, one per set of observations."""
 
     def player_of(keys: tuple[str, ...], rows: int, profile: bool) -> DecisionPlayer:
@@ -181,14 +181,14 @@ def _decisions(
         decisions = player.play(2 * NUM_DECISIONS)
         return {phase: ns / decisions for phase, ns in player.phases.items() if ns}
 
-    def prepare(keys: tuple[str, ...]) -> Work:
+    def prepare(keys: tuple[str, ...]) -> TimedWork:
         player = player_of(keys, NUM_DECISIONS, False)
-        return Work("decisions", lambda: player.play(NUM_DECISIONS), player.simulator.keys, partial(phases, keys))
+        return TimedWork("decisions", lambda: player.play(NUM_DECISIONS), player.simulator.keys, partial(phases, keys))
 
     return {name: partial(prepare, keys) for name, keys in observation_sets.items()}
 
 
-def _on_one_core(levels: Sequence[Level]) -> dict[str, Callable[[], Work]]:
+def _on_one_core(levels: Sequence[Level]) -> dict[str, Callable[[], TimedWork]]:
     """Workloads of one core: restarts with observations, snapshot and restore, compilation of levels."""
 
     def reset(simulator: BatchSimulator) -> int:
@@ -200,13 +200,15 @@ def _on_one_core(levels: Sequence[Level]) -> dict[str, Callable[[], Work]]:
             simulator.restore(i, simulator.snapshot(i))
         return NUM_ENVS
 
-    def prepare(unit: str, work: Callable[[BatchSimulator], int], keys: tuple[str, ...] = ()) -> Work:
+    def prepare(unit: str, work: Callable[[BatchSimulator], int], keys: tuple[str, ...] = ()) -> TimedWork:
         simulator = BatchSimulator(levels, NUM_ENVS, frame_skip=FRAME_SKIP, threads=1)
         simulator.reset()
-        return Work(unit, lambda: work(simulator), keys)
+        return TimedWork(unit, lambda: work(simulator), keys)
 
     return {
         "reset": lambda: prepare("resets", reset, layout.VISION_FREE),
         "snapshot_restore": lambda: prepare("pairs", snapshot),
-        "level_compile": lambda: Work("levels", lambda: len(LevelBank(levels).path_length)),  # with the path search
+        "level_compile": lambda: TimedWork(
+            "levels", lambda: len(LevelBank(levels).path_length)
+        ),  # with the path search
     }

@@ -59,11 +59,11 @@ def measure(workload: Workload, *, phase: str = "") -> dict:
     entry per round), "relative" (``relative_to_loops``), "summary" (``Summary`` of the rounds), "decisions_per_s" and its
     standard deviation "decisions_per_s_sd", "cv" and "stability" (see ``Summary``).
     """
-    amount = workload.amount
+    settings = workload.settings
     player = workload.player()
-    player.play(amount.warmup)
-    decisions = amount.iterations * amount.envs
-    rounds = measure_rounds(lambda: player.play(amount.iterations), amount.rounds)
+    player.play(settings.warmup)
+    decisions = settings.iterations * settings.envs
+    rounds = measure_rounds(lambda: player.play(settings.iterations), settings.rounds)
     summary = summarise(rounds.seconds)
     per_s = decisions / summary.mean
     return {
@@ -166,19 +166,19 @@ class SideBySide:
 
 def side_by_side(workload: Workload, *, profile: bool = False, shadow: bool = False) -> SideBySide:
     """Play a workload in alternating rounds on two simulators, one of them with profiling or shadow validation."""
-    amount = workload.amount
+    settings = workload.settings
     with_it, without = workload.player(profile=profile, shadow=shadow), workload.player()
     for player in (with_it, without):
-        player.play(amount.warmup)
+        player.play(settings.warmup)
         player.phases.clear()
     seconds_with, seconds_without = alternate(
-        lambda: with_it.play(amount.iterations), lambda: without.play(amount.iterations), amount.rounds
+        lambda: with_it.play(settings.iterations), lambda: without.play(settings.iterations), settings.rounds
     )
     return SideBySide(
         ratio=mean_of_ratios(seconds_with, seconds_without),
         seconds=sum(seconds_with),
-        decisions=amount.iterations * amount.rounds * amount.envs,
-        threads=amount.threads,
+        decisions=settings.iterations * settings.rounds * settings.envs,
+        threads=settings.threads,
         phases=dict(with_it.phases),
         simulator=with_it.simulator,
     )

@@ -1,8 +1,8 @@
 """Workloads of the benchmarks: levels with actions or inputs, prepared before any timing.
 
-    amount = Amount(envs=256, rounds=20, iterations=500)
-    workload = random_play(generated_levels("simple", 40, seed=42), amount, "simple levels")   # actions
-    workload = recorded_play("datasets/demonstrations", amount)
+    settings = WorkloadSettings(envs=256, rounds=20, iterations=500)
+    workload = random_play(generated_levels("simple", 40, seed=42), settings, "simple levels")   # actions
+    workload = recorded_play("datasets/demonstrations", settings)
     plays = trace_plays("traces.h5")                                            # inputs, frame by frame
 
 A row of a workload is one decision of every environment.
@@ -44,7 +44,7 @@ RANDOM_FRAMES = 1200  # frames of random inputs in a ``Play`` (20 s), after whic
 
 
 @dataclass(frozen=True)
-class Amount:
+class WorkloadSettings:
     """Size and settings of a workload."""
 
     envs: int = setting(256, "environments stepped together", aliases=("num-envs",), low=1)
@@ -80,7 +80,7 @@ class Workload:
     """Levels, and the arguments of a ``DecisionPlayer`` that plays on them."""
 
     bank: LevelBank
-    amount: Amount
+    settings: WorkloadSettings
     start: np.ndarray  # int32[N]: level of each environment at the start
     actions: np.ndarray  # int64[T, N]
     next_level: np.ndarray  # int32[T, N]: level that is loaded if an episode ends in that row
@@ -93,13 +93,13 @@ class Workload:
         profile: measure phases.  shadow: compare each step with the reference implementation (``nppsim.shadow``).  The
             environment variables for these are ignored.
         """
-        amount = self.amount
+        settings = self.settings
         simulator = BatchSimulator(
             self.bank,
-            amount.envs,
-            frame_skip=amount.frame_skip,
-            observations=amount.observations,
-            threads=amount.threads,
+            settings.envs,
+            frame_skip=settings.frame_skip,
+            observations=settings.observations,
+            threads=settings.threads,
             profile=profile,
             shadow=shadow,
         )
@@ -107,11 +107,11 @@ class Workload:
 
     @property
     def key(self) -> dict:
-        """Identity of the workload: amount, and digests of levels and actions; workloads with equal keys are equal."""
+        """Identity of the workload: settings, and digests of levels and actions; workloads with equal keys are equal."""
         levels = hashlib.sha256("".join(level.fingerprint for level in self.bank.levels).encode()).hexdigest()[:16]
         actions = hashlib.sha256(b"".join(a.tobytes() for a in (self.start, self.actions, self.next_level)))
         digests = {"source": self.source, "levels": levels, "actions": actions.hexdigest()[:16]}
-        return asdict(self.amount) | {"observations": list(self.amount.observations)} | digests
+        return asdict(self.settings) | {"observations": list(self.settings.observations)} | digests
 
     @property
     def coverage(self) -> dict[str, int]:
@@ -180,24 +180,24 @@ def random_levels(count: int, seed: int, *, density: float, entity_density: floa
 # Actions
 
 
-def random_play(levels: Sequence[Level], amount: Amount, source: str) -> Workload:
+def random_play(levels: Sequence[Level], settings: WorkloadSettings, source: str) -> Workload:
     """Return a workload of uniformly random actions; each episode is on a random level.
 
     source: description of the levels.
     """
-    bank, rng = LevelBank(levels), np.random.default_rng(amount.seed)
-    shape = amount.rows, amount.envs
+    bank, rng = LevelBank(levels), np.random.default_rng(settings.seed)
+    shape = settings.rows, settings.envs
     return Workload(
         bank,
-        amount,
-        rng.integers(len(bank), size=amount.envs, dtype=np.int32),
+        settings,
+        rng.integers(len(bank), size=settings.envs, dtype=np.int32),
         rng.integers(NUM_ACTIONS, size=shape),
         rng.integers(len(bank), size=shape, dtype=np.int32),
         f"random actions on {source}",
     )
 
 
-def recorded_play(folder: str | Path, amount: Amount) -> Workload:
+def recorded_play(folder: str | Path, settings: WorkloadSettings) -> Workload:
     """Return a workload of the replays below a folder (``*.replay``, ``*.h5``), in an order drawn from the seed.
 
     Environment i starts with replay i, modulo the number of replays, and continues with the next replay.  Replays that
@@ -208,28 +208,28 @@ def recorded_play(folder: str | Path, amount: Amount) -> Workload:
     replays = [replay for file in find_files([folder]) for replay in read_file(file)]
     for replay in replays:
         try:
-            decisions = replay.to_decisions(amount.frame_skip)
+            decisions = replay.to_decisions(settings.frame_skip)
         except ReplayError:
-            left_out[f"do not have one action per {amount.frame_skip} frames"] += 1
+            left_out[f"do not have one action per {settings.frame_skip} frames"] += 1
             continue
         run = simulate(replay.level, replay.inputs)
         if run.outcome == "running" or run.frames > LevelBank([replay.level]).time_limit[0]:
             left_out["do not end their episode within its time limit"] += 1
             continue
         levels.append(replay.level)
-        actions.append(decisions[: -(-run.frames // amount.frame_skip)])
+        actions.append(decisions[: -(-run.frames // settings.frame_skip)])
     notes = tuple(f"left out: {n} of {len(replays)} replays {why}" for why, n in left_out.items())
     if not levels:
         raise TimingError(f"{folder}: no replay can be used; {'; '.join(notes)}")
-    order = np.random.default_rng(amount.seed).permutation(len(levels))
+    order = np.random.default_rng(settings.seed).permutation(len(levels))
     lengths = np.array([len(actions[i]) for i in order])
     stream = np.concatenate([actions[i] for i in order])
     playing = np.repeat(np.arange(len(order), dtype=np.int32), lengths)  # index of the replay of each decision
-    start = np.arange(amount.envs) % len(order)
-    at = ((np.cumsum(lengths) - lengths)[start] + np.arange(amount.rows)[:, None]) % len(stream)
+    start = np.arange(settings.envs) % len(order)
+    at = ((np.cumsum(lengths) - lengths)[start] + np.arange(settings.rows)[:, None]) % len(stream)
     return Workload(
         LevelBank([levels[i] for i in order]),
-        amount,
+        settings,
         start.astype(np.int32),
         stream[at],
         (playing[at] + 1) % np.int32(len(order)),

@@ -155,7 +155,7 @@ _building = threading.Lock()
 CACHED_GRAPHS, CACHED_LEVELS = 8192, 1024  # maximum numbers of entries; about 50 KB per graph, 80 KB per level
 
 
-def announce(bank: LevelBank) -> None:
+def register_bank(bank: LevelBank) -> None:
     """Register the levels of a bank for ``graph_of``.  The bank is referenced weakly."""
     _banks.add(bank)
 
@@ -177,7 +177,7 @@ def state_at_start(bank: LevelBank, level: int) -> np.ndarray:
 def _graph_of(state: bytes) -> Graph:
     words = np.frombuffer(state, np.int64)
     with _building:
-        return _in_state(_level_of(int(words[0])), words)
+        return _graph_for_state(_level_of(int(words[0])), words)
 
 
 @functools.lru_cache(CACHED_LEVELS)
@@ -349,14 +349,14 @@ def _join_partners(
 
 
 # -------------------------------------------------------------------------------------------------------------- a state
-def _in_state(level: _LevelGraph, state: np.ndarray) -> Graph:
+def _graph_for_state(level: _LevelGraph, state: np.ndarray) -> Graph:
     """Build the graph of a level for a ``graph_state`` int64[8]."""
     set_ = flags(state, level.start)
     distance, next_step = _path_fields(level, set_)
     plain = level.graph
     features, neighbours = plain.features.copy(), plain.neighbours.copy()
     cells = np.argwhere(level.number != NONE)
-    _switch(features, level, set_, len(cells))
+    _write_switch(features, level, set_, len(cells))
     _join_cells(neighbours, level.number, cells, np.not_equal(distance[0], paths.WALL))
     for phase in range(2):
         _add_paths(features, neighbours, plain.cell_node, cells, distance[phase], next_step[phase], phase)
@@ -377,7 +377,7 @@ def _path_fields(level: _LevelGraph, set_: np.ndarray) -> tuple[np.ndarray, np.n
     return distance, next_step
 
 
-def _switch(features: np.ndarray, level: _LevelGraph, set_: np.ndarray, cells: int) -> None:
+def _write_switch(features: np.ndarray, level: _LevelGraph, set_: np.ndarray, cells: int) -> None:
     """Write feature ``on`` of flagged entities: exit open, switch not taken, door closed, door switch unused, mine armed."""
     flag = np.searchsorted(level.flagged, level.entity)
     flag = np.minimum(flag, max(len(level.flagged) - 1, 0))

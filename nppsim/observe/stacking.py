@@ -24,7 +24,7 @@ ADVICE = (
     "frames are stacked. The state already contains velocities, timers and buffers, so stacking is unlikely to help a "
     "network that reads it, and costs memory and time: compare with and without (--architectures NAME NAME+state4)"
 )
-HOW_NAMED = f"visualN, stateM or visualN-stateM, N and M from 2 to {MOST_FRAMES}; append -repeat for repeat padding"
+NAME_SYNTAX = f"visualN, stateM or visualN-stateM, N and M from 2 to {MOST_FRAMES}; append -repeat for repeat padding"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Stacking:
                 stacking = cls(int(visual or 1), int(state or 1), PADDINGS[bool(repeat)])
                 if stacking and stacking.name == name:
                     return stacking
-        raise ValueError(f"give {HOW_NAMED}")
+        raise ValueError(f"give {NAME_SYNTAX}")
 
     def frames(self, key: str) -> int:
         """Return the number of stacked frames of a key."""
@@ -86,7 +86,7 @@ class Stacking:
         """Return the bytes of one observation of these keys."""
         return sum(self.frames(key) * layout.SPECS[key].bytes for key in keys)
 
-    def useless(self, keys: Iterable[str]) -> list[str]:
+    def inapplicable(self, keys: Iterable[str]) -> list[str]:
         """Return the names ("visual", "state") of the stack sizes above 1 that apply to none of ``keys``."""
         of_field = {"visual": {*layout.IMAGES}, "state": {STATE}}
         return [name for name, stacked in of_field.items() if getattr(self, name) > 1 and stacked.isdisjoint(keys)]
@@ -124,25 +124,25 @@ class Stacks:
             for given in (self.latest, self.final)
         )
 
-    def move(self, envs: np.ndarray | slice) -> None:
+    def shift(self, envs: np.ndarray | slice) -> None:
         """Shift the stacks by one frame, before a decision."""
         for key, frames in self._frames.items():
             stack = self.obs[key]
             for frame in range(frames - 1):
                 stack[envs, frame] = stack[envs, frame + 1]
 
-    def end(self, envs: np.ndarray) -> None:
+    def write_final(self, envs: np.ndarray) -> None:
         """Write ``final_obs`` of environments whose episode ended."""
         for key in self._frames:
             self.final_obs[key][envs, :-1] = self.obs[key][envs, :-1]
             self.final_obs[key][envs, -1] = self.final[key][envs]
 
-    def show(self, envs: np.ndarray | slice = slice(None)) -> None:
+    def write_latest(self, envs: np.ndarray | slice = slice(None)) -> None:
         """Write the current observation as the newest frame."""
         for key in self._frames:
             self.obs[key][envs, -1] = self.latest[key][envs]
 
-    def begin(self, envs: np.ndarray) -> None:
+    def pad(self, envs: np.ndarray) -> None:
         """Start an episode: pad all positions before the newest frame."""
         for key in self._frames:
             stack = self.obs[key]
@@ -163,7 +163,7 @@ class Stacks:
         """Total bytes of the ``rows`` of one environment."""
         return sum(self.obs[key][0].nbytes for key in self._frames)
 
-    def put(self, i: int | slice | np.ndarray, rows: np.ndarray) -> None:
+    def restore(self, i: int | slice | np.ndarray, rows: np.ndarray) -> None:
         """Restore stacks from the concatenated results of ``rows``, uint8[..., B]."""
         begin = 0
         for key in self._frames:

@@ -29,7 +29,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nppsim.errors import ConfigError, UserError, needed
+from nppsim.errors import ConfigError, UserError, import_optional
 from nppsim.parallel.workers import usable_cores
 from nppsim.settings import check_settings, setting
 
@@ -220,7 +220,7 @@ def _remote_task() -> Callable[[dict[str, str], bytes, bytes], tuple[str, list]]
 
 def _ray() -> ModuleType:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry; Ray reads this variable at import
-    return needed("ray", "cluster")
+    return import_optional("ray", "cluster")
 
 
 def _split_address(cluster: str) -> tuple[str, str]:

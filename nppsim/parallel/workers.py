@@ -17,7 +17,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 
 
 def usable_cores() -> int:
@@ -169,7 +169,7 @@ def _host_memory() -> tuple[int, int]:
     kilobytes = dict(re.findall(r"^(\w+):\s+(\d+) kB", kernel_text("/proc/meminfo") or "", re.MULTILINE))
     if "MemAvailable" in kilobytes:
         return int(kilobytes["MemTotal"]) * 1024, int(kilobytes["MemAvailable"]) * 1024
-    memory = needed("psutil", "train").virtual_memory()  # macOS, Windows
+    memory = import_optional("psutil", "train").virtual_memory()  # macOS, Windows
     return memory.total, memory.available
 
 

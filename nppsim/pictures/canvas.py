@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -71,7 +71,7 @@ class Canvas:
 
     def __init__(self, image: "Image", origin: Point, factor: float):
         self.image, self.origin, self.factor = image, origin, factor
-        self._draw = needed("PIL.ImageDraw", "video").Draw(image)
+        self._draw = import_optional("PIL.ImageDraw", "video").Draw(image)
 
     def polygon(self, points: Iterable[Point], fill: Colour) -> None:
         """Draw a filled polygon."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.io.files import replacing
 from nppsim.levels.level import Level
 from nppsim.physics.outcomes import DIED, NAMES
@@ -41,7 +41,7 @@ def record(
     run: result of ``nppsim.simulate(level, inputs)``; None: this function simulates the inputs.
     Raises MissingPackageError without PyAV or Pillow, RenderError for an invalid ``settings``.
     """
-    av = needed("av", "video")
+    av = import_optional("av", "video")
     run = run or simulate(level, inputs)
     pictures, fps = render.frames(level, inputs, settings, run=run), settings.fps
     again = round(REPEAT_S * fps) if (settings.outcome or run.outcome) == NAMES[DIED] else 0

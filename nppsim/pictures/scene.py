@@ -12,7 +12,7 @@ import numpy as np
 from nppsim.actions import LEFT, RIGHT
 from nppsim.bank import LevelBank
 from nppsim.compile import LevelGeometry
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.levels import kinds
 from nppsim.levels.level import POSITION_UNIT, Level
 from nppsim.physics.aims import CROSSHAIR, LOCKED, NO_AIM, write_aims
@@ -163,7 +163,7 @@ class Scene:
         self, looks: Looks, ninja: NinjaPose | None, aims: Sequence[Aim] = (), *, movers: bool = True
     ) -> "Image":
         """Draw the whole region with the given looks."""
-        picture = needed("PIL.Image", "video").new("RGB", (self.width, self.height))
+        picture = import_optional("PIL.Image", "video").new("RGB", (self.width, self.height))
         for top in range(0, self.height, _BAND * self.ppt):
             box = (0, top, self.width, min(top + _BAND * self.ppt, self.height))
             picture.paste(self.part(box, looks, (), ninja, movers=movers), box[:2])
@@ -204,7 +204,7 @@ class Scene:
         before = picture.crop(box)
         canvas = self.overlay(before, box[:2])
         draw(canvas)
-        picture.paste(needed("PIL.Image", "video").blend(before, canvas.finish(), opacity), box[:2])
+        picture.paste(import_optional("PIL.Image", "video").blend(before, canvas.finish(), opacity), box[:2])
 
     def to_picture(self, at: Point) -> Point:
         """Convert a level position to a position in the picture (px)."""
@@ -217,7 +217,9 @@ class Scene:
         corner: position of the part in the picture, px.
         """
         size = (part.width * OVERSAMPLE, part.height * OVERSAMPLE)
-        nearest = needed("PIL.Image", "video").Resampling.NEAREST  # so that pixels without drawings keep their colour
+        nearest = import_optional(
+            "PIL.Image", "video"
+        ).Resampling.NEAREST  # so that pixels without drawings keep their colour
         return self._canvas(part.resize(size, nearest), corner)
 
     def _canvas(self, image: "Image", corner: tuple[int, int]) -> Canvas:
@@ -277,7 +279,7 @@ class RunPicture:
 def _coloured(classes: np.ndarray) -> "Image":
     """Return the RGB image of classes _BACKGROUND, _SOLID and _RIM, uint8[height, width]."""
     height, width = classes.shape
-    image = needed("PIL.Image", "video").frombuffer(
+    image = import_optional("PIL.Image", "video").frombuffer(
         "P", (width, height), np.ascontiguousarray(classes), "raw", "P", 0, 1
     )
     image.putpalette(bytes((*PALETTE.background, *PALETTE.tile, *PALETTE.rim)))

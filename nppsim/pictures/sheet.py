@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.levels.level import Level
 from nppsim.pictures.canvas import PALETTE
 from nppsim.pictures.figures import NinjaPose
@@ -46,7 +46,7 @@ def contact_sheet(
     ppt = max(min([*fits, 2 * TILE]), 1)
     columns = min(columns, max(len(levels), 1))
     width = _CELL[0]
-    new = needed("PIL.Image", "video").new
+    new = import_optional("PIL.Image", "video").new
     face, pen = font(14), pen_on(new("RGB", (1, 1)))
     captions = [wrapped(pen, label, face, width) for label in labels]
     rows = [range(start, min(start + columns, len(levels))) for start in range(0, len(levels), columns)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nppsim.actions import JUMP, LEFT, RIGHT
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.physics.outcomes import DIED, NAMES, TIMEOUT, UNFINISHED, WON
 from nppsim.pictures.canvas import (
     OVERSAMPLE,
@@ -46,12 +46,12 @@ def outcome_look(outcome: str) -> tuple[str, Colour]:
 
 def font(size: int) -> Any:
     """Return Pillow's default font at a size in px."""
-    return needed("PIL.ImageFont", "video").load_default(size)
+    return import_optional("PIL.ImageFont", "video").load_default(size)
 
 
 def pen_on(picture: "Image") -> "ImageDraw":
     """Return a pen that draws on a picture."""
-    return needed("PIL.ImageDraw", "video").Draw(picture)
+    return import_optional("PIL.ImageDraw", "video").Draw(picture)
 
 
 def wrapped(pen: "ImageDraw", text: str, face: Any, width: float) -> list[str]:
@@ -130,7 +130,9 @@ def with_two_labels(picture: "Image", runs: Sequence[Run], labels: Sequence[str]
     if parted is not None:
         rows.append((PALETTE.amber, [f"the paths differ after {time_text(parted)}; a dot marks each second"]))
     lines = sum(len(texts) for _, texts in rows)
-    page = needed("PIL.Image", "video").new("RGB", (picture.width, picture.height + lines * _LINE + 16), PALETTE.panel)
+    page = import_optional("PIL.Image", "video").new(
+        "RGB", (picture.width, picture.height + lines * _LINE + 16), PALETTE.panel
+    )
     page.paste(picture, (0, 0))
     pen, middle = pen_on(page), picture.height + 8 + _LINE // 2
     for colour, texts in rows:
@@ -144,7 +146,7 @@ def with_two_labels(picture: "Image", runs: Sequence[Run], labels: Sequence[str]
 def _with_strip(picture: "Image", lines: Sequence[str]) -> tuple["Image", "ImageDraw", int]:
     """Return the picture with lines of text and an empty strip below it, a pen, and the y of the strip's middle (px)."""
     top = picture.height + (len(lines) * _LINE + 8 if lines else 0)
-    page = needed("PIL.Image", "video").new("RGB", (picture.width, top + PANEL_HEIGHT), PALETTE.panel)
+    page = import_optional("PIL.Image", "video").new("RGB", (picture.width, top + PANEL_HEIGHT), PALETTE.panel)
     page.paste(picture, (0, 0))
     pen, face = pen_on(page), font(_SIZE)
     for n, line in enumerate(lines):
@@ -169,7 +171,7 @@ class FilmPanel:
         line_height, above = 17 * unit, 0 if beside else 2 * math.ceil((len(lines) * 17 * unit + 6 * unit) / 2)
         self._height = self._strip + above
         self._middle = above + self._strip // 2
-        self._base = needed("PIL.Image", "video").new("RGB", (width, self._height), PALETTE.panel)
+        self._base = import_optional("PIL.Image", "video").new("RGB", (width, self._height), PALETTE.panel)
         pen = pen_on(self._base)
         top = self._strip / 2 - line_height * len(lines) / 2 if beside else 6 * unit
         for i, (text, colour) in enumerate(lines):
@@ -208,7 +210,9 @@ class FilmPanel:
         """Draw key caps for left, jump and right; pressed keys are filled."""
         size = self._unit * 26 / 2
         width, height = round(100 * self._unit), round(30 * self._unit)
-        empty = needed("PIL.Image", "video").new("RGB", (width * OVERSAMPLE, height * OVERSAMPLE), PALETTE.panel)
+        empty = import_optional("PIL.Image", "video").new(
+            "RGB", (width * OVERSAMPLE, height * OVERSAMPLE), PALETTE.panel
+        )
         canvas = Canvas(empty, (0, 0), OVERSAMPLE)
         for i, (key, turn) in enumerate(((LEFT, -1), (JUMP, 0), (RIGHT, 1))):
             centre = (width / 2 + (i - 1) * 33 * self._unit, height / 2)

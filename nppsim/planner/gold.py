@@ -41,7 +41,7 @@ PATIENCE = 240  # frames without progress after which a beam that collects gold 
 SLACK = 16  # maximum number of decisions by which a beam begins before the first change of an order
 DRAFTS, DRAFT_SHARE = 6, 0.3  # maximum number of orders played from the start; fraction of the budget for them
 NEAR = 0.5  # further gold is added together with a piece if its detour costs less than this fraction of its worth
-HOPEFUL = 0.6  # a detour is tried if the gold is worth at least this fraction of its estimated frames
+MIN_WORTH = 0.6  # a detour is tried if the gold is worth at least this fraction of its estimated frames
 
 
 def rank(objective: str, frames: int, gold: int) -> tuple[int, int]:
@@ -222,7 +222,7 @@ class _RunSearch:
 
     def draft(self) -> Iterator[None]:
         """Play orders from the start, each without the goals that earlier beams failed to reach."""
-        wanted = self.lengths.full([*self.gold] if self.objective == ALL_GOLD else self._worthwhile())
+        wanted = self.lengths.with_switch([*self.gold] if self.objective == ALL_GOLD else self._worthwhile())
         for turn in range(DRAFTS):
             order = self.lengths.shortest(wanted)
             if self.simulated > DRAFT_SHARE * self.budget or (turn and not order):
@@ -235,11 +235,11 @@ class _RunSearch:
                 return
             failed = order[min(reached, len(order) - 1)]
             self.failures[failed] += 1
-            wanted = [goal for goal in self.lengths.full(order) if goal != failed]
+            wanted = [goal for goal in self.lengths.with_switch(order) if goal != failed]
 
     def _worthwhile(self) -> list[int]:
         """Return a short order of all goals, without gold whose estimated detour costs more than it is worth."""
-        order = self.lengths.full(self.lengths.shortest(self.lengths.full([*self.gold])))
+        order = self.lengths.with_switch(self.lengths.shortest(self.lengths.with_switch([*self.gold])))
         while len(order) > 1:
             saved = np.where(np.isin(order, self.gold), self.lengths.savings(order), -np.inf)
             worst = int(saved.argmax())
@@ -257,13 +257,13 @@ class _RunSearch:
         if self.objective != TIME:
             moves += [self._add, self._reorder] + ([self._drop] if self.objective == SCORE else [])
         order, added = moves[int(self.rng.integers(len(moves)))]()
-        order = self.lengths.plain(order)
+        order = self.lengths.without_last_switch(order)
         self.from_start = self.objective == TIME and not self.from_start
         common = next((i for i, (a, b) in enumerate(zip(order, self.order, strict=False)) if a != b),
                       min(len(order), len(self.order)))  # fmt: skip
         if self.from_start or self.min_hold > 1:
             cut = 0
-        elif order == self.lengths.plain(self.order):
+        elif order == self.lengths.without_last_switch(self.order):
             cut = int(self.rng.integers(len(self.best.actions)))
         else:
             cut = max((self.arrivals[common - 1] if common else 0) - int(self.rng.integers(SLACK)), 0)
@@ -283,7 +283,7 @@ class _RunSearch:
 
     def _add(self) -> tuple[list[int], int | None]:
         """Insert gold: a piece with few failures and a short detour, and at random also the pieces near it."""
-        before = order = self.lengths.full(self.order)
+        before = order = self.lengths.with_switch(self.order)
         rest = [goal for goal in self.gold if goal not in order]
         if not rest:
             return self.order, None
@@ -302,7 +302,7 @@ class _RunSearch:
             if added[i] >= near:
                 break
         detour = self.pace * (self.lengths.total(order) - self.lengths.total(before))
-        if self.objective == SCORE and HOPEFUL * detour > FRAMES_PER_GOLD * (len(order) - len(before)):
+        if self.objective == SCORE and MIN_WORTH * detour > FRAMES_PER_GOLD * (len(order) - len(before)):
             return self.order, None
         return order, first
 
@@ -319,7 +319,7 @@ class _RunSearch:
 
     def _reorder(self) -> tuple[list[int], int | None]:
         """Change the order at random, to the shortest of several orders."""
-        order = self.lengths.full(self.order)
+        order = self.lengths.with_switch(self.order)
         if len(order) < 2:
             return self.order, None
         others = [other for other in (changed(order, self.rng) for _ in range(8)) if other != order]

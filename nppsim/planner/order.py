@@ -66,13 +66,13 @@ class Lengths:
             for i in range(len(order) - 1):
                 reversals = (order[:i] + order[i:j][::-1] + order[j:] for j in range(i + 2, len(order) + 1))
                 order = min(order, *reversals, key=self.total)
-        return self.plain(order)
+        return self.without_last_switch(order)
 
-    def full(self, order: list[int]) -> list[int]:
+    def with_switch(self, order: list[int]) -> list[int]:
         """Return the order with the exit switch, at the end if it is missing."""
         return order if self.switch is None or self.switch in order else [*order, self.switch]
 
-    def plain(self, order: list[int]) -> list[int]:
+    def without_last_switch(self, order: list[int]) -> list[int]:
         """Return the order without the exit switch if it is last, because the path to the exit leads via the switch."""
         return order[:-1] if order and order[-1] == self.switch else order
 

@@ -13,7 +13,7 @@ from nppsim.replays.replay import Replay
 from nppsim.simulate import Run, is_active, simulate
 
 BEAM = 96  # width of the beam, in states
-SPARE_DECISIONS = 12  # decisions by which the converted run may be longer than the recording
+EXTRA_DECISIONS = 12  # decisions by which the converted run may be longer than the recording
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def retime(
     first_row, _ = first_state(bank, None)
     params = SearchParams(width=BEAM, noise=0.0, fill=0.0, momentum=0.0, min_hold=1)
     search = Search(bank, frame_skip, first_row[0], np.random.default_rng(0), params, ROUTE)
-    max_decisions = recorded.frames // frame_skip + SPARE_DECISIONS
+    max_decisions = recorded.frames // frame_skip + EXTRA_DECISIONS
     solution = beam_search(search, max_decisions, budget=10**12, route=_route(recorded))
     if solution is None:
         return None

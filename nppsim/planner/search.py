@@ -37,7 +37,7 @@ from nppsim.simulate import play_on
 OPEN_STATES, OPEN_BYTES = 20_000, 2**29
 MOST_EXPANSIONS = 4096  # maximum number of states that one call of the kernel expands
 MOST_NODES = 2**24  # number of nodes at which a best-first search ends; tree and hash table then take 0.6 GB
-_NOWHERE = np.zeros(5)  # target in the mode PATH, which ignores it
+_NO_TARGET = np.zeros(5)  # target in the mode PATH, which ignores it
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class Search:
         self.frontier = Frontier(np.zeros(1, np.int64), np.full(1, -1), np.full(1, params.min_hold))
         self._parents, self._actions, self._num_nodes = [np.array([-1])], [np.array([-1])], 1
 
-    def expand(self, target: np.ndarray = _NOWHERE) -> np.ndarray:
+    def expand(self, target: np.ndarray = _NO_TARGET) -> np.ndarray:
         """Simulate all actions from each state of the frontier.
 
         target: see ``kernels.expand``.
@@ -271,15 +271,15 @@ def beam_search(
     for decision in range(max_decisions):
         if search.simulated >= budget or (patience is not None and decision - since > patience):
             break
-        target = _NOWHERE if route is None else route[min((decision + 1) * search.frame_skip, len(route)) - 1]
+        target = _NO_TARGET if route is None else route[min((decision + 1) * search.frame_skip, len(route)) - 1]
         order = search.expand(target)
         if search.won:
             return search.won
         if order.size and search.out.scores[order[0]] < lowest:
             lowest, since = search.out.scores[order[0]], decision
         if route is None:
-            fresh = search.unvisited(order)
-            order = fresh if fresh.size else order
+            unvisited = search.unvisited(order)
+            order = unvisited if unvisited.size else order
         order = order[: search.params.width]
         if order.size == 0:
             break

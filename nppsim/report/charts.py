@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,8 +29,10 @@ def coloured(values: Mapping[str, Value]) -> Iterator[tuple[str, str, Value]]:
 
 def new_chart(title: str, unit: str = "") -> "Axes":
     """Return the axes of a new chart."""
-    figure = needed("matplotlib.figure", "train").Figure(figsize=(WIDTH, HEIGHT), dpi=UNIT_PIXELS, layout="constrained")
-    needed("matplotlib.backends.backend_agg", "train").FigureCanvasAgg(figure)
+    figure = import_optional("matplotlib.figure", "train").Figure(
+        figsize=(WIDTH, HEIGHT), dpi=UNIT_PIXELS, layout="constrained"
+    )
+    import_optional("matplotlib.backends.backend_agg", "train").FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.set_title(f"{title} ({unit})" if unit else title, fontsize=12, color=INK, loc="left", fontweight="bold")
     return axes
@@ -47,29 +49,31 @@ def to_png(axes: "Axes", x_label: str) -> bytes:
     axes.margins(x=0.01)
     if len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(fontsize=9, frameon=False, labelcolor=INK)
-    return _drawn(axes)
+    return _rendered(axes)
 
 
-def _drawn(axes: "Axes") -> bytes:
+def _rendered(axes: "Axes") -> bytes:
     """Render like ``savefig(transparent=True)``, which takes twice as long because it draws everything twice."""
     canvas: Any = axes.figure.canvas
     for ground in (canvas.figure.patch, axes.patch):
         ground.set_alpha(0)
     canvas.draw()
     buffer = io.BytesIO()
-    needed("PIL.Image", "train").fromarray(np.asarray(canvas.buffer_rgba())).save(buffer, "png", dpi=(UNIT_PIXELS,) * 2)
+    import_optional("PIL.Image", "train").fromarray(np.asarray(canvas.buffer_rgba())).save(
+        buffer, "png", dpi=(UNIT_PIXELS,) * 2
+    )
     return buffer.getvalue()
 
 
 def whole_numbers(axis: "Axis") -> None:
     """Put ticks at whole numbers only."""
-    locator = needed("matplotlib.ticker", "train").MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True)
+    locator = import_optional("matplotlib.ticker", "train").MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True)
     axis.set_major_locator(locator)
 
 
 def large_numbers(axes: "Axes") -> None:
     """Write large numbers along the x axis as 20k, 3M."""
-    axes.xaxis.set_major_formatter(needed("matplotlib.ticker", "train").EngFormatter(sep=""))
+    axes.xaxis.set_major_formatter(import_optional("matplotlib.ticker", "train").EngFormatter(sep=""))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

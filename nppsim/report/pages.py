@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.io.files import write_text
 from nppsim.replays.score import time_text
 from nppsim.report.charts import UNIT_PIXELS, WIDTH
@@ -34,7 +34,7 @@ class Plot(NamedTuple):
 def check_packages() -> None:
     """Raise MissingPackageError unless the packages for reports are installed; to be called before long computations."""
     for package in _PACKAGES:
-        needed(package, "train")
+        import_optional(package, "train")
 
 
 def render_page(template: str, **content: object) -> str:
@@ -49,7 +49,7 @@ def render_page(template: str, **content: object) -> str:
 @cache
 def environment() -> "Environment":
     """Return the Jinja2 environment: it escapes every value in HTML, and raises an error for a missing variable."""
-    jinja2 = needed("jinja2", "train")
+    jinja2 = import_optional("jinja2", "train")
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("nppsim.report"),
         autoescape=jinja2.select_autoescape(),

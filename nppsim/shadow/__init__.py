@@ -239,7 +239,7 @@ class Shadow:
         shaped = config.shaping and config.potential == PATH_SHAPING and not ended
         if not shaped and not {"reachability_features", "foresight"} & {*simulator.keys}:
             return _NO_STEPS
-        if reference.touched(now) == reference.at_start:
+        if reference.door_state(now) == reference.at_start:
             distance, next_step = simulator.bank.paths.distance[level], simulator.bank.paths.next_step[level]
             switch_to_exit = simulator.bank.paths.switch_to_exit[level]
         else:

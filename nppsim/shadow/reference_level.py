@@ -51,14 +51,14 @@ class ReferenceLevel:
         moving: list[Any] = [MoverState(*state) for state in movers[: self._num_movers].tolist()]
         return ReferenceState(values, states, {m.entity: m for m in moving})
 
-    def touched(self, now: ReferenceState) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def door_state(self, now: ReferenceState) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the arguments of ``fields_for`` for a state.  The second one is () for a level with one exit."""
         opened = (e.index for e in self.exits if now.states[e.index].clock) if len(self.exits) > 1 else ()
         return tuple(e.index for e in self.doors if now.states[e.index].closed), tuple(opened)
 
     def path_fields(self, now: ReferenceState) -> ReferenceFields:
         """Return the path fields for the current doors and exits."""
-        return self.fields_for(*self.touched(now))
+        return self.fields_for(*self.door_state(now))
 
     def path(self, now: ReferenceState) -> tuple[float, tuple[int, int] | None]:
         """Return (px, first lattice point) of the path from the ninja to the exit, via a switch if none was taken yet."""

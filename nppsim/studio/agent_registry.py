@@ -19,7 +19,7 @@ from nppsim.errors import MissingPackageError
 from nppsim.studio.agents import AgentError, Plugin, StudioAgent, find_plugin
 from nppsim.studio.errors import StudioError
 
-OF_RUN = "run "  # prefix of the ids of an experiment's agents
+RUN_PREFIX = "run "  # prefix of the ids of an experiment's agents
 _MAX_LOADED = 8  # maximum number of loaded agents, in addition to those of the command line
 _NOT_FOUND = 404
 
@@ -52,7 +52,7 @@ class AgentRegistry:
     def check(self) -> None:
         """Load the given agents and read the experiment; raise a UserError if either fails."""
         if self._given or self._experiment is not None:
-            self._plugin_needed()
+            self._require_plugin()
             for path in self._given:
                 self._load(path)
             if self._experiment is not None:
@@ -84,9 +84,9 @@ class AgentRegistry:
 
     def agent(self, id: str) -> StudioAgent:
         """Return an agent by its id; raise StudioError for an unknown id and a UserError for an invalid file."""
-        if id.startswith(OF_RUN) and self._experiment is not None:
+        if id.startswith(RUN_PREFIX) and self._experiment is not None:
             for run in self._read()["runs"]:  # found by title, since indices change when a run begins
-                if _title(run) == id.removeprefix(OF_RUN) and run["checkpoint"]:
+                if _title(run) == id.removeprefix(RUN_PREFIX) and run["checkpoint"]:
                     return self._load(Path(run["checkpoint"]["path"]))
         elif id.isdecimal() and int(id) < len(self._files):
             return self._load(self._files[int(id)])
@@ -103,20 +103,20 @@ class AgentRegistry:
         for run in state["runs"]:
             if run["checkpoint"]:
                 run["checkpoint"] = {key: value for key, value in run["checkpoint"].items() if key != "path"}
-                run["agent"] = f"{OF_RUN}{_title(run)}"
+                run["agent"] = f"{RUN_PREFIX}{_title(run)}"
         return state
 
     def _read(self) -> dict[str, Any]:
         if self._experiment is None:
-            raise StudioError("no training is followed: start the studio with --run EXPERIMENT", _NOT_FOUND)
+            raise StudioError("no experiment is displayed: start the studio with --run EXPERIMENT", _NOT_FOUND)
         with self._lock:
-            return dict(self._plugin_needed().read_experiment(self._experiment))
+            return dict(self._require_plugin().read_experiment(self._experiment))
 
     @cached_property
     def _plugin(self) -> Plugin | None:
         return self._find()
 
-    def _plugin_needed(self) -> Plugin:
+    def _require_plugin(self) -> Plugin:
         with self._lock:
             if self._plugin is None:
                 raise AgentError("no plug-in that plays agents is installed: install this project with its extra train")
@@ -134,7 +134,7 @@ class AgentRegistry:
         key = (path, path.stat().st_mtime if path.is_file() else 0.0)
         with self._lock:
             if key not in self._loaded:
-                agent = self._plugin_needed().load_agent(path)
+                agent = self._require_plugin().load_agent(path)
                 for old in [one for one in self._loaded if one[0] == path]:
                     del self._loaded[old]
                 others = [one for one in self._loaded if one[0] not in self._given]

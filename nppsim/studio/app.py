@@ -219,14 +219,14 @@ def _recording_run(request: Request) -> JSONResponse:
 def _recording_file(request: Request) -> Response:
     format, stored = _one_of(request, "format", FORMATS), _studio(request).recordings
     name, data = stored.recording(request.path_params["number"]).file(format)
-    stored.saved(request.path_params["number"])
+    stored.mark_saved(request.path_params["number"])
     return _download(data, name)
 
 
 def _recordings_file(request: Request) -> Response:
     stored = _studio(request).recordings
     data, numbers = stored.file_of_all()
-    stored.saved(*numbers)
+    stored.mark_saved(*numbers)
     return _download(data, FILE_OF_ALL)
 
 
@@ -240,7 +240,7 @@ def _add_demonstration(request: Request) -> JSONResponse:
     run = studio.recordings.recording(request.path_params["number"])
     studio.library.add(run.level)
     added = studio.demonstrations.add(run, studio.library.bank(run.level.fingerprint))
-    studio.recordings.saved(run.number)
+    studio.recordings.mark_saved(run.number)
     return JSONResponse(added)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from nppsim.errors import ConfigError, needed
+from nppsim.errors import ConfigError, import_optional
 from nppsim.io.files import check_output_folder
 from nppsim.settings import Parser, Setting
 from nppsim.studio.security import LOOPBACK, MAX_BODY, Access, is_local
@@ -135,7 +135,7 @@ def _end_with_input() -> None:
 def check_packages() -> None:
     """Raise MissingPackageError unless all packages of the studio are installed."""
     for package in _PACKAGES:
-        needed(package, "studio")
+        import_optional(package, "studio")
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -167,7 +167,7 @@ class FrameWriter:
 
     def reset(self) -> None:
         """Include all entities in the next frame document; to be called after a jump in time."""
-        self._memory = b""  # bytes of the entities and movers at the last call of ``changes``
+        self._last_bytes = b""  # bytes of the entities and movers at the last call of ``changes``
         self._before: tuple[np.ndarray, np.ndarray] | None = None
 
     def frame(self, input_byte: int = 0) -> Document:
@@ -188,8 +188,8 @@ class FrameWriter:
     def changes(self) -> dict[int, list[float]]:
         """Return ``c`` of a frame document: the entities that changed since the last call, or all after a ``reset``."""
         entities, movers = self._game.entities, self._game.movers
-        memory = entities.tobytes() + movers.tobytes()
-        if memory == self._memory:  # as in most frames of most levels
+        entity_bytes = entities.tobytes() + movers.tobytes()
+        if entity_bytes == self._last_bytes:  # as in most frames of most levels
             return {}
         bits, places = self._bits(entities, movers), self._places.copy()
         moving = self._mover[self._moving]
@@ -202,7 +202,7 @@ class FrameWriter:
             changed = np.arange(self._count)
         else:
             changed = np.flatnonzero((bits != self._before[0]) | (places != self._before[1]).any(axis=1))
-        self._memory, self._before = memory, (bits, places)
+        self._last_bytes, self._before = entity_bytes, (bits, places)
         looks = zip(changed.tolist(), bits[changed].tolist(), places[changed].tolist(), strict=True)
         return {i: [bit, *place[: self._numbers[i]]] for i, bit, place in looks}
 

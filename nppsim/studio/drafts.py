@@ -41,7 +41,7 @@ WITH_SWITCH = (kinds.EXIT, *kinds.SWITCH_OF_DOOR)  # kinds whose draft entity in
 SWITCH_KINDS = (kinds.EXIT_SWITCH, *kinds.SWITCH_OF_DOOR.values())
 FAR_TILES = 22  # distance in tiles (half the stage) from which a switch is reported as far from its door or exit
 # Fields that the game ignores; a draft sets them to 0.
-_UNREAD = {kinds.EXIT: ("orientation", "mode"), kinds.LOCKED_DOOR: ("mode",), kinds.TRAP_DOOR: ("mode",)}
+_IGNORED_FIELDS = {kinds.EXIT: ("orientation", "mode"), kinds.LOCKED_DOOR: ("mode",), kinds.TRAP_DOOR: ("mode",)}
 _SHAPE = {
     "title": str,
     "tiles": [[int]],
@@ -86,7 +86,7 @@ def draft_of(level: Level) -> tuple[dict, list[str]]:
             "orientation": record[ORIENTATION],
             "mode": record[MODE],
         }
-        entity |= dict.fromkeys(_UNREAD.get(kind, ()), 0)
+        entity |= dict.fromkeys(_IGNORED_FIELDS.get(kind, ()), 0)
         if kind in WITH_SWITCH:
             partner = i + (level.exit_count if kind == kinds.EXIT else 1)
             if partner >= len(records):
@@ -185,7 +185,7 @@ def diagnostics(draft: dict) -> list[Diagnostic]:
                         "No path leads from the spawn over an exit switch to its exit: tiles or doors block all paths.",
                     )
                 )
-            found += _remarks(draft)
+            found += _notes(draft)
     return sorted(found, key=lambda diagnostic: ("error", "warning", "note").index(diagnostic.severity))
 
 
@@ -199,16 +199,16 @@ def _missing(draft: dict) -> Iterator[Diagnostic]:
 def _misplaced(draft: dict) -> Iterator[Diagnostic]:
     """Yield diagnostics on objects outside the stage, and on objects inside solid tiles if the ninja must touch them."""
     solid = _solid_pixels(draft["tiles"])
-    for what, x, y, touched in _things(draft):
+    for what, x, y, touched in _objects(draft):
         if x > MIRROR_X or y > BOTTOM_Y:
             yield Diagnostic("warning", f"The {what} stands outside the stage, at {_place(x, y)}.", (x, y))
-        elif touched and _buried(solid, x, y):
+        elif touched and _is_inside_solid(solid, x, y):
             verb = "is" if what == "spawn" else "lies"
             yield Diagnostic("warning", f"The {what} at {_place(x, y)} {verb} inside solid tiles.", (x, y))
 
 
-def _remarks(draft: dict) -> Iterator[Diagnostic]:
-    for (what, x, y), count in Counter(thing[:3] for thing in _things(draft)).items():
+def _notes(draft: dict) -> Iterator[Diagnostic]:
+    for (what, x, y), count in Counter(thing[:3] for thing in _objects(draft)).items():
         if count > 1:
             yield Diagnostic("note", f"{count} × {what} at the same place, {_place(x, y)}.", (x, y))
     for entity in draft["entities"]:
@@ -224,7 +224,7 @@ def _remarks(draft: dict) -> Iterator[Diagnostic]:
                 )
 
 
-def _things(draft: dict) -> Iterator[tuple[str, int, int, bool]]:
+def _objects(draft: dict) -> Iterator[tuple[str, int, int, bool]]:
     """Yield (description, x, y, whether the ninja must touch it) of the spawn, each entity and each switch."""
     if draft["spawn"] is not None:
         yield "spawn", *draft["spawn"], True
@@ -242,7 +242,7 @@ def _solid_pixels(rows: list[list[int]]) -> np.ndarray:
     return np.pad(inner, TILE, constant_values=True)
 
 
-def _buried(solid: np.ndarray, x: int, y: int) -> bool:
+def _is_inside_solid(solid: np.ndarray, x: int, y: int) -> bool:
     """Return True if all pixels within one step of a position are solid."""
     row, column = POSITION_UNIT * y, POSITION_UNIT * x
     top, left = max(row - POSITION_UNIT, 0), max(column - POSITION_UNIT, 0)

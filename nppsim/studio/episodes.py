@@ -43,12 +43,12 @@ class Episode:
         self._decisions = agent.play(bank.levels[0], seed=seed, deterministic=deterministic)
         self.start = self._writer.start
         self.outcome: str | None = None
-        self._pressed: list[np.ndarray] = []
+        self._inputs: list[np.ndarray] = []
 
     @property
     def inputs(self) -> np.ndarray:
         """Inputs played so far, uint8[frames]."""
-        return np.concatenate([np.zeros(0, np.uint8), *self._pressed])
+        return np.concatenate([np.zeros(0, np.uint8), *self._inputs])
 
     def play(self, frames: int) -> list[Document]:
         """Play at least ``frames`` more frames, or to the end of the episode; return a run part per decision."""
@@ -57,10 +57,12 @@ class Episode:
         until = game.frame + frames
         while game.frame < until and self.outcome is None:
             lengths, frame = self._fields.changed(game), game.frame
-            one = next(self._decisions)
-            self._pressed.append(one.inputs)
-            self.outcome = one.outcome
-            parts.append(self._writer.play(one.inputs) | {"decision": decision_document(one, frame), "paths": lengths})
+            decision = next(self._decisions)
+            self._inputs.append(decision.inputs)
+            self.outcome = decision.outcome
+            parts.append(
+                self._writer.play(decision.inputs) | {"decision": decision_document(decision, frame), "paths": lengths}
+            )
         return parts
 
     def close(self) -> None:
@@ -68,21 +70,21 @@ class Episode:
         self._decisions.close()
 
 
-def decision_document(one: Decision, frame: int) -> Document:
+def decision_document(decision: Decision, frame: int) -> Document:
     """Return the document of a decision made at a frame."""
     document: Document = {
         "f": frame,
-        "a": one.action,
-        "p": _numbers(one.probabilities, 4),
-        "v": round(one.value, _DIGITS),
-        "h": round(one.entropy, _DIGITS),
-        "r": {name: round(reward, 5) for name, reward in one.terms.items() if reward},
-        "s": {key: _seen(key, values) for key, values in one.seen.items()},
+        "a": decision.action,
+        "p": _numbers(decision.probabilities, 4),
+        "v": round(decision.value, _DIGITS),
+        "h": round(decision.entropy, _DIGITS),
+        "r": {name: round(reward, 5) for name, reward in decision.terms.items() if reward},
+        "s": {key: _observation_value(key, values) for key, values in decision.seen.items()},
     }
-    return document | ({"note": one.note} if one.note else {})
+    return document | ({"note": decision.note} if decision.note else {})
 
 
-def _seen(key: str, values: np.ndarray) -> str | list[float]:
+def _observation_value(key: str, values: np.ndarray) -> str | list[float]:
     return packed_text(values) if SPECS[key].dtype == "uint8" else _numbers(values, _DIGITS)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,6 +65,19 @@ class ShownLevel:
         }
 
 
+class _Contents(NamedTuple):
+    """Contents of the folders and files of levels.
+
+    cards: ``card`` of each distinct level.
+    places: fingerprint of each distinct level -> (its level set, its number there).
+    problems: messages on unreadable files.
+    """
+
+    cards: list[Document]
+    places: dict[str, tuple[LevelSet, int]]
+    problems: list[str]
+
+
 class Library:
     """Levels by fingerprint and replays by number.
 
@@ -91,33 +105,32 @@ class Library:
     def levels(self) -> Document:
         """Return {"levels": ``card`` of each level, opened levels last, "problems": messages on unreadable files}."""
         with self._lock:
-            cards, problems = self._cards
-            opened = [shown.card() for id, shown in self._opened.items() if id not in self._places]
-            return {"levels": cards + opened, "problems": problems}
+            contents = self._contents
+            opened = [shown.card() for id, shown in self._opened.items() if id not in contents.places]
+            return {"levels": contents.cards + opened, "problems": contents.problems}
 
     @cached_property
-    def _cards(self) -> tuple[list[Document], list[str]]:
-        cards, problems = [], []
-        self._places: dict[str, tuple[LevelSet, int]] = {}
+    def _contents(self) -> _Contents:
+        contents = _Contents([], {}, [])
         for levels in self._sets:
             for i in range(len(levels)):
                 try:
                     shown = _shown(levels, i)
                 except LevelSetError as error:
-                    problems.append(str(error))
+                    contents.problems.append(str(error))
                     continue
-                if self._places.setdefault(shown.level.fingerprint, (levels, i)) == (levels, i):
-                    cards.append(shown.card())
-        return cards, problems
+                if contents.places.setdefault(shown.level.fingerprint, (levels, i)) == (levels, i):
+                    contents.cards.append(shown.card())
+        return contents
 
     def level(self, id: str) -> ShownLevel:
         """Return a level by fingerprint.  Raises StudioError if it is unknown, LevelSetError if its file is gone."""
         with self._lock:
             if id in self._opened:
                 return self._opened[id]
-            self._cards  # noqa: B018  # computes self._places
-            if id in self._places:
-                shown = _shown(*self._places[id])
+            places = self._contents.places
+            if id in places:
+                shown = _shown(*places[id])
                 if shown.level.fingerprint == id:
                     return shown
                 self.reread()  # another program has changed the file
@@ -129,11 +142,11 @@ class Library:
 
     def document(self, id: str) -> Document:
         """Return the document of a level, with "next": id of the next level of the gallery, or null."""
-        shown = self.level(id)
-        document = level_document(self.bank(id), name=shown.name, category=shown.category, par=shown.par)
         with self._lock:
-            order = list(dict.fromkeys([*self._places, *self._opened]))
+            shown = self.level(id)
+            order = list(dict.fromkeys([*self._contents.places, *self._opened]))
             following = order[order.index(id) + 1 :]
+        document = level_document(self.bank(id), name=shown.name, category=shown.category, par=shown.par)
         return document | {"next": next(iter(following), None)}
 
     def episode(self, code: str) -> list[str]:
@@ -154,10 +167,10 @@ class Library:
         """
         id = level.fingerprint
         with self._lock:
-            self._cards  # noqa: B018  # computes self._places
-            known = id in self._places or id in self._opened
+            places = self._contents.places
+            known = id in places or id in self._opened
             renamed = edited and known and self.level(id).level.title != level.title
-            if not known or renamed or (category is not None and id not in self._places):
+            if not known or renamed or (category is not None and id not in places):
                 self._opened[id] = ShownLevel(level, level.title.strip() or name or "untitled", category)
                 while len(self._opened) > MAX_OPENED:
                     self._opened.popitem(last=False)
@@ -166,7 +179,7 @@ class Library:
     def reread(self) -> None:
         """Read the folders again after a file has been replaced."""
         with self._lock:
-            self.__dict__.pop("_cards", None)
+            self.__dict__.pop("_contents", None)
             self._bank.cache_clear()
 
     @property
@@ -216,8 +229,7 @@ class Library:
         """Return the run document of the shipped agent's run that the gallery plays; None if its level is not shown."""
         film = Replay.load(FILM)
         with self._lock:
-            self._cards  # noqa: B018  # computes self._places
-            shown = film.level.fingerprint in self._places
+            shown = film.level.fingerprint in self._contents.places
         return self.run(film.level, film.inputs, "the shipped agent") if shown else None
 
     def run(self, level: Level, inputs: np.ndarray, label: str) -> Document:

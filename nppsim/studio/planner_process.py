@@ -117,7 +117,7 @@ class PlannerProcess:
                 f"the planner's process cannot start ({error.strerror}); close other programs"
             ) from error
         other.close()
-        await self._run(find_run, first_level(), 1000, b"", SCORE, GOLD_TIME)
+        await self._run(find_run, corridor_level(), 1000, b"", SCORE, GOLD_TIME)
 
     async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a function in the process and return its result."""
@@ -142,7 +142,7 @@ class PlannerProcess:
             await asyncio.gather(started, return_exceptions=True)
 
 
-def first_level() -> Level:
+def corridor_level() -> Level:
     """Return a level with one corridor; planning it compiles (or loads) all kernels."""
     cells = np.ones((ROWS, COLUMNS), np.uint8)
     cells[10:12, 2:14] = tiles.OPEN
@@ -197,7 +197,7 @@ def play_agent(files: list[str]) -> None:
 
     with suppress(UserError):  # pages report this error when an agent is needed
         agent = AgentRegistry(files).agent("0")
-        for _ in (*agent.play(first_level()), *agent.evaluate([first_level()], 1)):
+        for _ in (*agent.play(corridor_level()), *agent.evaluate([corridor_level()], 1)):
             pass
 
 

@@ -28,10 +28,10 @@ from nppsim.studio.errors import StudioError
 
 MAX_RUNS = 500
 FILE_OF_ALL = "runs.h5"
-DATA_SET = 20  # number of demonstrations recommended for training
+RECOMMENDED_COUNT = 20  # number of demonstrations recommended for training
 _NOT_FOUND = 404
 _NO_DEMONSTRATION = 409
-_ODD_IN_NAMES = re.compile(r"^\.|[^A-Za-z0-9 _.-]")
+_INVALID_IN_NAMES = re.compile(r"^\.|[^A-Za-z0-9 _.-]")
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Recordings:
         with self._lock:
             return len(self._stored.keys() - self._saved)
 
-    def saved(self, *numbers: int) -> None:
+    def mark_saved(self, *numbers: int) -> None:
         """Mark runs as saved, after they were downloaded or added to the demonstrations."""
         with self._lock:
             self._saved.update(numbers)
@@ -192,8 +192,8 @@ class Demonstrations:
             "recordings": len(found),
             "levels": len({level for _, level in found}),
             "categories": dict(sorted(categories.items())),
-            "wanted": DATA_SET,
-            "missing": max(0, DATA_SET - len(found)),
+            "wanted": RECOMMENDED_COUNT,
+            "missing": max(0, RECOMMENDED_COUNT - len(found)),
             "problems": problems,
             "missing_categories": [name for name in self._categories if _folder_name(name) not in categories],
         }
@@ -231,19 +231,19 @@ def check_demonstration(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray
     inputs = inputs[: run.frames]
     if on_grid(inputs, FRAME_SKIP):
         return inputs, False, 0.0
-    moved = retime(Replay(bank.levels[0], inputs), FRAME_SKIP, bank=bank, recorded=run)
-    if moved is None or not moved.run.won:
+    retimed = retime(Replay(bank.levels[0], inputs), FRAME_SKIP, bank=bank, recorded=run)
+    if retimed is None or not retimed.run.won:
         raise StudioError(
             f"the run cannot be re-timed: no sequence of actions of {FRAME_SKIP} frames each follows it to the exit; "
             "play with longer key presses, or download it",
             _NO_DEMONSTRATION,
         )
-    return inputs, True, moved.deviation_px
+    return inputs, True, retimed.deviation_px
 
 
 def file_name(level: Level) -> str:
     """Return a file name for a level, without a suffix: its title with other characters replaced, else its fingerprint."""
-    return _ODD_IN_NAMES.sub("_", level.title.strip()) or level.fingerprint[:8]
+    return _INVALID_IN_NAMES.sub("_", level.title.strip()) or level.fingerprint[:8]
 
 
 def _folder_name(category: str | None) -> str:

@@ -113,10 +113,10 @@ class Session:
         _check_length(len(inputs))
         self._game, self._id, self._started = Game(bank), id, True
         self._writer = FrameWriter(self._game)
-        self._parts = RunWriter(bank, self._game, self._play)
+        self._run_writer = RunWriter(bank, self._game, self._play)
         self._inputs = bytearray()
         self._snapshots = [self._game.snapshot()]
-        self._every = max(SNAPSHOT_EVERY, -(-MAX_RUN_FRAMES * self._snapshots[0].nbytes // SNAPSHOT_BYTES))
+        self._snapshot_interval = max(SNAPSHOT_EVERY, -(-MAX_RUN_FRAMES * self._snapshots[0].nbytes // SNAPSHOT_BYTES))
         self._play(inputs)
         return {"level": id, "frame": self._frame(all=True)}
 
@@ -139,8 +139,8 @@ class Session:
         """Replace all inputs after a frame; return the frames after it as a run part."""
         _check_length(frame + len(inputs))
         self._return_to(frame)
-        self._parts.jumped()
-        return {"part": self._parts.play(inputs)}
+        self._run_writer.jumped()
+        return {"part": self._run_writer.play(inputs)}
 
     def _preview(self, frame: int) -> Document:
         """Return the path [[x, y], ...] and the outcome for each action, held from a frame on."""
@@ -174,10 +174,10 @@ class Session:
     def _return_to(self, frame: int) -> None:
         """Restore the state after a frame and forget the inputs after it."""
         self._check_frame(frame)
-        snapshot = frame // self._every
-        again = np.frombuffer(bytes(self._inputs[snapshot * self._every : frame]), np.uint8)
+        snapshot = frame // self._snapshot_interval
+        replayed = np.frombuffer(bytes(self._inputs[snapshot * self._snapshot_interval : frame]), np.uint8)
         self._game.restore(self._snapshots[snapshot])
-        self._game.play(again)
+        self._game.play(replayed)
         del self._inputs[frame:], self._snapshots[snapshot + 1 :]
 
     def _store(self, label: str) -> Document:
@@ -213,11 +213,11 @@ class Session:
         """Play inputs, store them and the snapshots that fall due, and return the number of frames played."""
         played = 0
         while played < len(inputs):
-            part = inputs[played : played + self._every - len(self._inputs) % self._every]
+            part = inputs[played : played + self._snapshot_interval - len(self._inputs) % self._snapshot_interval]
             frames = self._game.play(np.ascontiguousarray(part))
             self._inputs += part[:frames].tobytes()
             played += frames
-            if frames and len(self._inputs) % self._every == 0:
+            if frames and len(self._inputs) % self._snapshot_interval == 0:
                 self._snapshots.append(self._game.snapshot())
             if frames < len(part):
                 break

@@ -21,7 +21,10 @@ FOLDER = Path(__file__).parent
 INTERFACE = "interface.json"
 STACK_BYTES = 1 << 20
 _EXPORTED = ("allocate", "release", "fmod")  # functions of ``runtime.ll``; fmod for a test
-_LATE = ("fmod", "log10")  # functions to which LLVM adds calls when it translates optimised code, so they must be there
+_ADDED_BY_LLVM = (
+    "fmod",
+    "log10",
+)  # functions to which LLVM adds calls when it translates optimised code, so they must be there
 
 
 def build(folder: Path, entries_of: Mapping[str, Callable[[], dict[str, Entry]]] = MODULES) -> Iterator[Path]:
@@ -64,7 +67,7 @@ def _build_module(entries: dict[str, Entry], path: Path, linker: str) -> dict[st
             "arguments": [[n, _described(kind)] for n, kind in zip(names, entry.arguments, strict=False)],
             "result": _described(result),
         }
-    target.optimise(module, {*entries, *_EXPORTED, *_LATE})
+    target.optimise(module, {*entries, *_EXPORTED, *_ADDED_BY_LLVM})
     object_file = path.with_suffix(".o")
     object_file.write_bytes(target.target_machine().emit_object(module))
     exports = [f"--export={name}" for name in (*entries, *_EXPORTED)]

@@ -26,7 +26,7 @@ from nppsim.io.reading import PlainError, from_plain, read_json
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 MARKS = {OK: "✓", WARNING: "!", FAILED: "✗", SKIPPED: "–"}
 
-# Events at which checks are made.
+# Events at which checks run.
 BEFORE, IMITATION, UPDATE = "before", "imitation", "update"
 TRIAL, STORED, CHECKPOINT = "trial", "stored", "checkpoint"
 EVENTS = {
@@ -93,7 +93,7 @@ class Check:
     """A check.
 
     name, group: names of the function and of its module.
-    events: events at which the check is made.
+    events: events at which the check runs.
     objects: names of the objects that the function needs.
     """
 
@@ -104,7 +104,7 @@ class Check:
     function: Callable[..., str]
 
     def run(self, event: str, objects: Mapping[str, Any], absent: Mapping[str, str]) -> Result:
-        """Make the check.  objects: objects by name; absent: reasons for objects that will not exist, by name."""
+        """Run the check.  objects: objects by name; absent: reasons for objects that will not exist, by name."""
         start = time.perf_counter()
         status, message, remedy = self._outcome(objects, absent)
         return Result(self.name, self.group, event, status, redact(message), remedy, time.perf_counter() - start)

@@ -17,7 +17,7 @@ from nppsim.io.files import table
 from nppsim.measure.intervals import mean_over_levels
 from rl.evaluation.results import ResultsError, read_history
 from rl.events import EventsError, Scalars, read_scalars
-from rl.ppo.logs import BOARD
+from rl.ppo.logs import TENSORBOARD_FOLDER
 
 EARLY, LATE = 100_000, 500_000  # decisions at which criteria are evaluated
 UPDATE_S = 30.0  # largest duration of an update in seconds
@@ -30,7 +30,7 @@ UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True)
-class Item:
+class ChecklistItem:
     """Result of one criterion.  met: None if undecided; figure: the measured value, or the reason."""
 
     criterion: str
@@ -48,26 +48,26 @@ class Item:
 
 
 Curves = Mapping[str, Scalars]
-Outcome = tuple[bool | None, str]  # ``met`` and ``figure`` of an Item
+Outcome = tuple[bool | None, str]  # ``met`` and ``figure`` of a ChecklistItem
 
 
-def checklist(folder: Path) -> list[Item]:
+def checklist(folder: Path) -> list[ChecklistItem]:
     """Evaluate the criteria on the run in a folder.  Without scalars, criteria on curves are undecided."""
-    items = [Item(DEV_SUCCESS, *_dev_success(folder))]
+    items = [ChecklistItem(DEV_SUCCESS, *_dev_success(folder))]
     curves: Curves | None = None
     try:
-        curves = read_scalars(folder / BOARD)
+        curves = read_scalars(folder / TENSORBOARD_FOLDER)
     except EventsError as error:
         reason = str(error).partition(":")[2].strip()
     for criterion, evaluate in CRITERIA.items():
         try:
-            items.append(Item(criterion, *((None, reason) if curves is None else evaluate(curves))))
+            items.append(ChecklistItem(criterion, *((None, reason) if curves is None else evaluate(curves))))
         except KeyError as missing:
-            items.append(Item(criterion, None, f"this run has no curve {missing.args[0]}"))
+            items.append(ChecklistItem(criterion, None, f"this run has no curve {missing.args[0]}"))
     return items
 
 
-def checklist_table(items: list[Item]) -> str:
+def checklist_table(items: list[ChecklistItem]) -> str:
     """Format the items as a table."""
     return table(("criterion", "", "measured"), [(one.criterion, one.mark, one.figure) for one in items], "lll")
 

@@ -7,7 +7,7 @@ import numpy as np
 from hardware import Plan
 from nppsim import reward as rewards
 from rl.checks.check import BEFORE, UPDATE, CheckWarned, check, require
-from rl.checks.data import Levels
+from rl.checks.data import LevelPairs
 from rl.config import ExperimentConfig, PPOConfig
 from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
@@ -20,8 +20,10 @@ LONG_RUN_HOURS = 48.0  # duration of the training in hours above which there is 
 
 
 @check(BEFORE)
-def rewards_are_ordered(config: ExperimentConfig, settings: PPOConfig, levels: Levels, env: BatchVecEnv) -> str:
-    """Check per category that winning pays more than waiting, waiting at least as much as dying, and that approaching pays.
+def rewards_are_ordered(config: ExperimentConfig, settings: PPOConfig, levels: LevelPairs, env: BatchVecEnv) -> str:
+    """Check the order of returns per category: a win above a time-out, a time-out not below an early death.
+
+    Decisions towards the goal must also have a positive reward.
 
     The returns are computed from the reward settings, without playing.
     """
@@ -38,7 +40,7 @@ def rewards_are_ordered(config: ExperimentConfig, settings: PPOConfig, levels: L
 
 @check(BEFORE)
 def wins_are_within_the_discount_horizon(
-    config: ExperimentConfig, settings: PPOConfig, levels: Levels, env: BatchVecEnv
+    config: ExperimentConfig, settings: PPOConfig, levels: LevelPairs, env: BatchVecEnv
 ) -> str:
     """Check that the discounted reward of a win, at a third of top speed, is large enough at the start of long levels."""
     longest = max(_returns(config, settings, levels, env), key=lambda row: row.win_frames)
@@ -64,7 +66,9 @@ def returns_text(row: rewards.AuditRow) -> str:
     return f"{row.category} (path of {row.path_px:.0f} px): {returns}"
 
 
-def _returns(config: ExperimentConfig, settings: PPOConfig, levels: Levels, env: BatchVecEnv) -> list[rewards.AuditRow]:
+def _returns(
+    config: ExperimentConfig, settings: PPOConfig, levels: LevelPairs, env: BatchVecEnv
+) -> list[rewards.AuditRow]:
     names = np.array([category for _, category in levels["train"]])
     by_category = {name: env.sim.bank.path_length[names == name].tolist() for name in dict.fromkeys(names.tolist())}
     return rewards.audit(env.sim.reward_config, settings.gamma, config.frame_skip, by_category)

@@ -19,8 +19,8 @@ from rl.config import ExperimentConfig
 from rl.evaluation.suite import EvaluationSuite
 from rl.ppo.vec_env import BatchVecEnv
 
-Levels = Mapping[str, Sequence[tuple[Level, str]]]  # "train", "dev", "test" -> (level, category) pairs
-IDLE = 1500  # length of a run without input, in decisions; the longest possible episode
+LevelPairs = Mapping[str, Sequence[tuple[Level, str]]]  # "train", "dev", "test" -> (level, category) pairs
+IDLE = 1500  # number of decisions of a run without input, enough for the longest episode
 REPLAYS_PLAYED = 20  # largest number of replays that are played back, evenly spaced over the folder
 DEMONSTRATIONS_PLAYED = 12  # largest number of demonstrations of the dataset that are played back
 PLANNED = 6  # number of levels for which runs are planned, the shortest ones; each takes about a tenth of a second
@@ -28,7 +28,7 @@ PLANNER_BUDGET = 300_000  # frames that the planner simulates per level
 
 
 @check(BEFORE)
-def evaluated_categories_are_trained(levels: Levels) -> str:
+def evaluated_categories_are_trained(levels: LevelPairs) -> str:
     """Check that every category of the dev and test levels has training levels."""
     counts = {name: Counter(category for _, category in pairs) for name, pairs in levels.items()}
     message = "; ".join(f"{name}: {_counts_text(count)}" for name, count in counts.items())
@@ -78,7 +78,7 @@ def replays_reach_the_exit(replays: Paths) -> str:
 
 
 @check(IMITATION)
-def demonstrations_cover_the_trained_categories(dataset: BCDataset, levels: Levels) -> str:
+def demonstrations_cover_the_trained_categories(dataset: BCDataset, levels: LevelPairs) -> str:
     """Check that demonstrations are of trained categories, and have the same category as their training level."""
     named = [dataset.categories[i] for i in dataset.category]
     counts, trained = Counter(named), {category for _, category in levels["train"]}

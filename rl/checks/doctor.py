@@ -1,4 +1,4 @@
-"""Execution of checks.
+"""Doctor: runs the checks of an event and collects their results.
 
 doctor = Doctor(print, folder / "doctor.json", only=("data",))
 doctor.add(config=config, levels=levels)       # objects for all later checks
@@ -44,7 +44,7 @@ SAMPLE = 256  # number of decisions drawn from the first rollout
 
 
 class Doctor:
-    """Checks of one run, and their results.
+    """Runs the checks of one training and collects the results.
 
     log: function that prints a message.
     path: file to which the results are written, or None.  Results of other events in this file are preserved.

@@ -6,7 +6,7 @@ import numpy as np
 
 from rl.checks.check import STORED, UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.events import read_scalars, require_tags
-from rl.ppo.logs import BOARD
+from rl.ppo.logs import TENSORBOARD_FOLDER
 from rl.training.alarms import REQUIRED_TAGS
 
 MAY_BE_NAN = ("train/explained_variance",)  # NaN if all returns of a rollout are equal
@@ -19,7 +19,7 @@ def scalars_are_complete(folder: Path) -> str:
 
     Zeros do not count as constant, because some of these scalars are 0 while only the critic is trained.
     """
-    scalars = require_tags(folder / BOARD, REQUIRED_TAGS)
+    scalars = require_tags(folder / TENSORBOARD_FOLDER, REQUIRED_TAGS)
     broken = [tag for tag, line in scalars.items() if not np.isfinite(line.values).all() and tag not in MAY_BE_NAN]
     require(not broken, f"not finite: {', '.join(broken[:6])}", "the run has diverged: lower --initial-lr")
     values = {tag: scalars[tag].values[scalars[tag].values != 0] for tag in CHANGING if tag in scalars}
@@ -33,7 +33,7 @@ def scalars_are_complete(folder: Path) -> str:
 @check(STORED)
 def the_run_did_not_slow_down(folder: Path) -> str:
     """Check that rollouts in the last fifth of a run are at most a fifth slower than in the first fifth."""
-    scalars = read_scalars(folder / BOARD)
+    scalars = read_scalars(folder / TENSORBOARD_FOLDER)
     speed = scalars["sim/decisions_per_s"].values[1:] if "sim/decisions_per_s" in scalars else np.empty(0)
     if len(speed) < 20:
         raise CheckSkipped(f"{len(speed)} rollouts are too few for a trend")

@@ -12,7 +12,7 @@ from dataclasses import MISSING, replace
 from pathlib import Path
 from typing import Any
 
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.io.files import check_output_folder
 from nppsim.io.reading import files_below
 from nppsim.levels import campaign
@@ -147,7 +147,7 @@ def _given(arguments: Namespace) -> Settings:
 
 
 def _begun(given: Settings) -> ExperimentConfig:
-    """Return the configuration of a new experiment."""
+    """Return the configuration of a new experiment; ConfigError without the required settings."""
     required = [setting for setting in settings_of(ExperimentConfig).values() if setting.default is MISSING]
     absent = [setting for setting in required if ("", setting.name) not in given]
     spelled = ("/".join(f"--{name}" for name in (setting.flag, *setting.aliases)) for setting in absent)
@@ -195,7 +195,7 @@ def check_prepared(config: ExperimentConfig) -> None:
     if config.visualize_training:
         check_packages()
     if config.upload.bucket:
-        needed("boto3", "s3")
+        import_optional("boto3", "s3")
     check_output_folder(config.output_dir, "--output-dir", config.expected_bytes())
 
 

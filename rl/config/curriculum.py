@@ -114,7 +114,9 @@ class CurriculumConfig:
     active_levels: int | None = _lp_preset("number of levels in the pool", low=1)
     lp_timescale: float | None = _lp_average("rate of the fast average, per episode", above=0, high=1)
     lp_slow: float | None = _lp_average("rate of the slow average, as a share of the fast one", above=0, below=1)
-    lp_early: float | None = _lp_average("theta of the reweighting, below 0.5 for low success", above=0, high=0.5)
+    lp_early: float | None = _lp_average(
+        "theta of the reweighting; below 0.5 it favours levels of low success", above=0, high=0.5
+    )
     lp_success_bonus: float | None = _lp_average("weight of the success rate in a score", low=0)
     lp_amplification: float | None = _lp_preset("factor of z-scores", " and not curriculum.lp_temperature", above=0)
     lp_temperature: float | None = _lp_preset("temperature of a softmax; 0 uses z-scores", low=0)
@@ -176,7 +178,7 @@ class CurriculumConfig:
         for name, replaced in STAGE_SETTINGS.items():
             if (value := self._by_stage(name).get(stage)) is not None:
                 changes |= dict.fromkeys(replaced, value)
-        return changes | ({"pbrs_gamma": None} if "gamma" in changes else {})  # None: shaping uses gamma, too
+        return changes | ({"pbrs_gamma": None} if "gamma" in changes else {})  # None: shaping uses ``gamma``
 
     def _by_stage(self, name: str) -> dict[str, float]:
         return {stage: float(value) for stage, value in (text.split("=") for text in getattr(self, name))}

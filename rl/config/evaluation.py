@@ -6,7 +6,7 @@ from functools import partial
 from typing import ClassVar
 
 from nppsim.actions import FRAMES_PER_SECOND
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.generate import CATEGORIES
 from nppsim.pictures.schemes import CLASSIC, SCHEMES
 from nppsim.settings import check_settings, require, setting
@@ -14,7 +14,7 @@ from rl.seeds import LARGEST_SEED
 
 FILM_BYTES = 2 << 20  # upper estimate of the size of one film and its picture
 MOST_EPISODES = 1_000_000  # maximum number per evaluation; their records are all in memory
-EVALUATIONS = 20  # default number of evaluations per training
+EVALUATIONS = 20  # default number of evaluations per training without a time budget
 PATIENCE = 120  # default number of decisions without progress before evaluated agents explore
 EVALUATIONS_IN_BUDGET = 10  # default number of evaluations per training with a time budget
 
@@ -57,7 +57,7 @@ class EvaluationConfig:
     )
     retention_guard: bool = setting(
         True,
-        "deliver the last weights, not the best on the dev levels, and never return to those",
+        "deliver the last weights instead of the best on the dev levels, and never restore the best during training",
         flag="no-retention-guard",
     )
     early_stopping: bool = setting(False, "end PPO when evaluations no longer improve", flag="enable-early-stopping")
@@ -114,8 +114,8 @@ class VideoConfig:
     def check_packages(self) -> None:
         """Raise MissingPackageError if films are enabled and their packages are missing."""
         if self.record_eval_videos:
-            needed("av", "video")
-            needed("PIL", "video")
+            import_optional("av", "video")
+            import_optional("PIL", "video")
 
     def expected_bytes(self) -> int:
         """Return an upper estimate of the disk space of the films of one evaluation."""

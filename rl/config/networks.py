@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from nppsim.observe.stacking import MOST_FRAMES, PADDINGS, Stacking
 from nppsim.settings import check_settings, setting
-from rl.policy.architectures import MOST_BLOCKS, MOST_DECISIONS, WITH_SUBTASKS, ResidualBlocks
+from rl.policy.architectures import MAX_BLOCKS, MAX_SUBTASK_DECISIONS, WITH_SUBTASKS, ResidualBlocks
 
 DEEP = "use-deep-resnet-policy"
 VISUAL, STATE = "enable-visual-frame-stacking", "enable-state-stacking"
@@ -22,7 +22,7 @@ class HeadsConfig:
 
     group: ClassVar[str] = "networks"
     deep: bool = setting(False, "residual blocks in actor and critic, as NAME+deepN", flag=DEEP, switch=True)
-    blocks: int = _deep(2, "residual blocks in each head", flag="deep-resnet-blocks", low=1, high=MOST_BLOCKS)
+    blocks: int = _deep(2, "residual blocks in each head", flag="deep-resnet-blocks", low=1, high=MAX_BLOCKS)
     residual: bool = _deep(True, "add each block's input to its output", flag="deep-resnet-use-residual", switch=True)
     layer_norm: bool = _deep(True, "apply layer norm before each block", flag="deep-resnet-use-layer-norm", switch=True)
 
@@ -79,7 +79,7 @@ class HierarchyConfig:
         False, "hierarchical PPO: subtasks, then actions (docs/architectures.md)", flag=HIERARCHICAL, switch=True
     )
     update_freq: int = _hierarchical(
-        50, "largest number of decisions per subtask", flag="high-level-update-freq", low=1, high=MOST_DECISIONS
+        50, "largest number of decisions per subtask", flag="high-level-update-freq", low=1, high=MAX_SUBTASK_DECISIONS
     )
     from_stage: str | None = _hierarchical(
         None, "category from which subtasks are used; default: from the start", flag="hierarchical-from-stage"

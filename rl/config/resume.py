@@ -90,10 +90,10 @@ def checked_resume(begun: ExperimentConfig, config: ExperimentConfig) -> Experim
 
 
 def _check_evaluated(begun: ExperimentConfig, stored: ExperimentConfig, folder: Path) -> None:
-    """Raise ConfigError if overrides change the final evaluation after a training of the run has finished."""
-    was, now = ((one.evaluation.num_eval_episodes, one.evaluation.skip_final_eval) for one in (begun, stored))
-    if was != now and (over := next(folder.rglob(FINISHED_FILE), None)):
-        name = "num-eval-episodes" if was[0] != now[0] else "skip-final-eval"
+    """Raise ConfigError if overrides change the final evaluation, and a training of the run was evaluated already."""
+    before, after = ((one.evaluation.num_eval_episodes, one.evaluation.skip_final_eval) for one in (begun, stored))
+    if before != after and (over := next(folder.rglob(FINISHED_FILE), None)):
+        name = "num-eval-episodes" if before[0] != after[0] else "skip-final-eval"
         advice = f"{over.parent} was evaluated with the old value; leave this out, or use scripts/evaluate.py"
         raise ConfigError(advice, OVERRIDDEN, name)
 

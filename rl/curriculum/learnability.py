@@ -39,12 +39,12 @@ class Learnability(Strategy):
         cell = self.levels.cell
         played = np.bincount(cell[outcomes.levels], minlength=self.levels.cells)
         won = np.bincount(cell[outcomes.levels], outcomes.won, minlength=self.levels.cells)
-        forget = 0.5 ** (played / CELL_HALF_LIFE)
-        self.cell_played = self.cell_played * forget + played
-        self.cell_won = self.cell_won * forget + won
-        forget = (0.5 ** (played / (LEVEL_HALF_LIFE * self._cell_sizes)))[cell]
-        self.played *= forget
-        self.won *= forget
+        decay = 0.5 ** (played / CELL_HALF_LIFE)
+        self.cell_played = self.cell_played * decay + played
+        self.cell_won = self.cell_won * decay + won
+        decay = (0.5 ** (played / (LEVEL_HALF_LIFE * self._cell_sizes)))[cell]
+        self.played *= decay
+        self.won *= decay
         np.add.at(self.played, outcomes.levels, 1.0)
         np.add.at(self.won, outcomes.levels[outcomes.won], 1.0)
         self.weigh(mixed(self.expected_variance(), self.share))

@@ -99,7 +99,7 @@ class LearningProgress(Strategy):
         self.evictions, self.draws = np.zeros(len(levels.names), np.int64), np.zeros(len(levels.names), np.int64)
         self.evicted = np.zeros(len(levels.names), np.int64)
         self.now = 0
-        self._spread()
+        self._update_weights()
 
     # -----------------------------------------------------------------------------------------------------------------
     # Episodes
@@ -111,7 +111,7 @@ class LearningProgress(Strategy):
         self._admit(outcomes.levels[~self.active[outcomes.levels]], outcomes.levels)
         inside = self.active[outcomes.levels]
         self.average(outcomes.levels[inside], outcomes.won[inside])
-        self._spread()
+        self._update_weights()
 
     def _admit(self, new: np.ndarray, played: np.ndarray) -> None:
         """Add levels to the pool, in the order of ``new``, in place of the levels with the lowest scores.
@@ -219,7 +219,7 @@ class LearningProgress(Strategy):
         z = (score - score.mean()) / max(score.std(), min_std) if len(score) > 2 else score
         return 1 / (1 + np.exp(-np.clip(self.preset.amplification * z, -50, 50)))
 
-    def _spread(self) -> None:
+    def _update_weights(self) -> None:
         self.weigh(mixed(self.weights(), self.preset.uniform_share))
 
     # -----------------------------------------------------------------------------------------------------------------

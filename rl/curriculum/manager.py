@@ -380,11 +380,11 @@ class CurriculumManager:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore ``state_dict``.  Raises ConfigError if the state is of other levels or another strategy."""
-        mine = dict(zip(self.stages, self.levels.counts.tolist(), strict=True))
-        theirs = dict(zip(state["stages"], state["level_counts"], strict=True))
-        if mine != theirs:
+        current = dict(zip(self.stages, self.levels.counts.tolist(), strict=True))
+        stored = dict(zip(state["stages"], state["level_counts"], strict=True))
+        if current != stored:
             raise ConfigError(
-                f"the saved curriculum has levels {theirs}, this dataset {mine}; resume with the same dataset"
+                f"the saved curriculum has levels {stored}, this dataset {current}; resume with the same dataset"
             )
         if state["strategy"] != self.config.chosen:
             raise ConfigError(f"the saved run uses {state['strategy']!r}", "--curriculum", self.config.chosen)

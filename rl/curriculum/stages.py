@@ -55,9 +55,9 @@ class Stages(Strategy):
         super().__init__(levels, config, rng)
         start = config.start_stage
         if start is not None and start not in levels.names:
-            there = ", ".join(levels.names)
+            present = ", ".join(levels.names)
             raise ConfigError(
-                f"no training level has this category; the categories are {there}", "--curriculum-start-stage", start
+                f"no training level has this category; the categories are {present}", "--curriculum-start-stage", start
             )
         for setting, stages in config.stages_named.items():
             if absent := sorted(stages - set(levels.names)):
@@ -71,7 +71,7 @@ class Stages(Strategy):
         self.mastered = False
         self.won, self.played = np.zeros(len(levels.names)), np.zeros(len(levels.names))
         self._start_stage()
-        self._spread()
+        self._update_weights()
 
     @property
     def stage(self) -> str:
@@ -93,17 +93,17 @@ class Stages(Strategy):
         self.in_stage += int(mine.sum())
         self.since_change += int(mine.sum())
         if not self.mastered:
-            self._move()
-        self._spread()
+            self._change_stage()
+        self._update_weights()
 
     def _count(self, outcomes: Outcomes) -> None:
         category, count = self.levels.category[outcomes.levels], len(self.levels.names)
         played = np.bincount(category, minlength=count)
-        forget = 0.5 ** (played / HALF_LIFE)
-        self.played = self.played * forget + played
-        self.won = self.won * forget + np.bincount(category, outcomes.won, minlength=count)
+        decay = 0.5 ** (played / HALF_LIFE)
+        self.played = self.played * decay + played
+        self.won = self.won * decay + np.bincount(category, outcomes.won, minlength=count)
 
-    def _move(self) -> None:
+    def _change_stage(self) -> None:
         """Go to the next or previous stage, or lower the threshold, if the criteria are met."""
         reason = self.reason_to_end()
         if reason:
@@ -213,8 +213,8 @@ class Stages(Strategy):
         floor = min(FLOOR, 0.5 / count)
         return floor + (1 - floor * count) * shares
 
-    def _spread(self) -> None:
-        """Set the weights of all levels; levels of the same category have equal weights."""
+    def _update_weights(self) -> None:
+        """Set the weights of all levels by the shares of their categories."""
         self.weigh((self.shares() / self.levels.counts)[self.levels.category])
 
     def metrics(self) -> dict[str, float]:

@@ -86,9 +86,9 @@ class Tracks:
 
     def watch(self, sim: BatchSimulator, actions: np.ndarray) -> None:
         """Record the current progress, and the actions int[N] of the next step."""
-        far = self._potential(sim, slice(None)) - self.origin
-        better = far > self.best
-        self.best[better], self.best_at[better] = far[better], self.length[better]
+        progress = self._potential(sim, slice(None)) - self.origin
+        improved = progress > self.best
+        self.best[improved], self.best_at[improved] = progress[improved], self.length[improved]
         self.actions[np.arange(len(actions)), self.length] = actions
         self.length += 1
 
@@ -226,11 +226,11 @@ class StartStates:
 
         runs: actions int[n], each 0 to 5, by level fingerprint.
         """
-        room = list(runs.items())[: MAX_RUNS - len(self.runs)]
-        for name, actions in room:
+        added = list(runs.items())[: MAX_RUNS - len(self.runs)]
+        for name, actions in added:
             self.runs[name] = GuideRun(np.asarray(actions, np.uint8), wins=True)
         self.update(self._won)
-        return len(room)
+        return len(added)
 
     def attach(self, sim: BatchSimulator, won: np.ndarray) -> None:
         """Attach to environments.  won: as for ``update``."""
@@ -270,8 +270,8 @@ class StartStates:
     def end(self, sim: BatchSimulator, ended: np.ndarray) -> None:
         """Update runs and start states.  ended: EPISODE_DTYPE[k], records of the environments ``sim.finished``."""
         envs, tracks = sim.finished, self.tracks
-        further = tracks.known[envs] & (tracks.best[envs] > self._unit * self._needed_progress[ended["level"]])
-        for row in np.flatnonzero(further | (self.began[envs] > 0) | self._at_level_start[ended["level"]]).tolist():
+        improved = tracks.known[envs] & (tracks.best[envs] > self._unit * self._needed_progress[ended["level"]])
+        for row in np.flatnonzero(improved | (self.began[envs] > 0) | self._at_level_start[ended["level"]]).tolist():
             env, name = int(envs[row]), self._fingerprints[ended["level"][row]]
             won = bool(ended["outcome"][row] == WON)
             if self.began[env]:
@@ -285,7 +285,7 @@ class StartStates:
             if won and self.began[env] and (run is None or not run.wins):
                 self._store(env, name, int(tracks.length[env]), wins=True)
             elif (
-                not won and further[row] and tracks.best[env] > self._unit * self._needed_progress[ended["level"][row]]
+                not won and improved[row] and tracks.best[env] > self._unit * self._needed_progress[ended["level"][row]]
             ):
                 self._store(env, name, int(tracks.best_at[env]), wins=False)
 
@@ -357,10 +357,10 @@ class StartStates:
         wins, run = int(self._won[level]), self.runs.get(name)
         if wins >= MAX_WINS:
             self.runs.pop(name, None)
-        helps = run is not None and wins < MAX_WINS and len(run.prefix) > 0
-        self._probability[level] = self.config.start_share * FADE**wins if helps else 0.0
-        bar = MIN_PROGRESS if run is None else run.progress + MARGIN
-        self._needed_progress[level] = math.inf if wins else bar
+        active = run is not None and wins < MAX_WINS and len(run.prefix) > 0
+        self._probability[level] = self.config.start_share * FADE**wins if active else 0.0
+        needed = MIN_PROGRESS if run is None else run.progress + MARGIN
+        self._needed_progress[level] = math.inf if wins else needed
         self._at_level_start[level] = run is not None and not wins and not len(run.prefix)
 
     def metrics(self) -> dict[str, float]:

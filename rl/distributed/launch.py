@@ -18,7 +18,7 @@ from nppsim.errors import INTERRUPTED, ConfigError, UserError
 from nppsim.io.signals import ENDING
 from rl.config import ExperimentConfig
 
-PATIENCE = 600  # seconds between SIGTERM and SIGKILL, enough to write a checkpoint
+SHUTDOWN_S = 600  # seconds between SIGTERM and SIGKILL, enough to write a checkpoint
 
 
 class ProcessError(UserError, RuntimeError):
@@ -35,7 +35,7 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # ProcessError replaces its messages
-    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(SHUTDOWN_S))
     settings = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -66,9 +66,10 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
 
 
 def _cause(statuses: Mapping[int, int]) -> tuple[int, int]:
-    """Return (process, exit status) of the failure that caused the others.
+    """Return (process, exit status) of the most probable first failure.
 
-    Another signal is preferred to an error, and an error to SIGTERM, which the launcher sends after the first failure.
+    A process that was killed by a signal comes first, then one with an error, then one with SIGTERM, which the launcher
+    sends to all processes after the first failure.
     """
 
     def weight(one: tuple[int, int]) -> int:

@@ -1,10 +1,10 @@
 """Processes of one training, which all run the same program; rank 0 also imitates, evaluates and writes files.
 
-    with joined(started, backend, device) as ranks:   # ``SINGLE_PROCESS`` unless torchrun started this process
+    with process_group(started, backend, device) as ranks:   # ``SINGLE_PROCESS`` unless torchrun started this process
         ranks.all_reduce_mean(gradients, numbers)     # all processes call a method together
         value = ranks.broadcast(decide() if not ranks.rank else None)
 
-The methods are collectives of ``torch.distributed`` whose errors say which connection was lost.
+The methods wrap collectives of ``torch.distributed``; a lost connection raises RanksError with the name of this process.
 """
 
 import os
@@ -23,8 +23,8 @@ import torch.distributed as dist
 from nppsim.errors import ConfigError, UserError
 from nppsim.io.signals import StopRequest
 
-STEP = timedelta(minutes=30)  # timeout of collective operations
-WAIT = timedelta(days=30)  # timeout of ``broadcast``, for which other ranks wait while rank 0 imitates or evaluates
+COLLECTIVE_TIMEOUT = timedelta(minutes=30)  # of all other collective operations
+BROADCAST_TIMEOUT = timedelta(days=30)  # of ``broadcast``: other ranks wait while rank 0 imitates or evaluates
 Value = TypeVar("Value")
 
 
@@ -33,8 +33,8 @@ class RanksError(UserError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class Started:
-    """Environment variables of torchrun.
+class TorchrunEnvironment:
+    """Rank and world size from the environment variables of torchrun.
 
     rank, size: number of this process among all processes, and number of all processes.
     local_rank, local_size: number of this process among those on this machine, and the number of those.
@@ -48,7 +48,7 @@ class Started:
     restarts: int
 
     @classmethod
-    def from_environment(cls) -> "Started | None":
+    def from_environment(cls) -> "TorchrunEnvironment | None":
         """Read the environment; None unless torchrun started this process."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
         if any(name not in os.environ for name in names):
@@ -96,7 +96,7 @@ class SingleProcess:
     def check_equal(self, values: Mapping[str, Any]) -> None:
         """Raise RanksError in every process if the values of ``values`` differ between processes."""
 
-    def share(self, stop: StopRequest) -> None:
+    def share_stop(self, stop: StopRequest) -> None:
         """Copy a stop request of any process to all processes."""
 
 
@@ -106,7 +106,7 @@ SINGLE_PROCESS = SingleProcess()
 class Ranks(SingleProcess):
     """Process group of several processes."""
 
-    def __init__(self, started: Started, backend: str, on_gpus: bool = False):
+    def __init__(self, started: TorchrunEnvironment, backend: str, on_gpus: bool = False):
         super().__init__()
         self.rank, self.size, self.machines = started.rank, started.size, started.size // started.local_size
         self.device = torch.device("cuda" if backend == "nccl" else "cpu")
@@ -114,13 +114,13 @@ class Ranks(SingleProcess):
             torch.cuda.set_device(started.local_rank)
         with self._connection():
             # After a restart, torchrun's store has the addresses of ended processes, so each restart has its own prefix.
-            store, rank, size = next(dist.rendezvous("env://", timeout=STEP))
+            store, rank, size = next(dist.rendezvous("env://", timeout=COLLECTIVE_TIMEOUT))
             store = dist.PrefixStore(f"restart {started.restarts}", store)
-            dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=STEP)
+            dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT)
             # Not the default group, to which torch modules refer until Python exits (see ``leave``).
-            self._means = dist.new_group(backend=backend, timeout=STEP)
-            self._data = dist.new_group(backend="gloo", timeout=STEP)
-            self._broadcasts = dist.new_group(backend="gloo", timeout=WAIT)
+            self._means = dist.new_group(backend=backend, timeout=COLLECTIVE_TIMEOUT)
+            self._data = dist.new_group(backend="gloo", timeout=COLLECTIVE_TIMEOUT)
+            self._broadcasts = dist.new_group(backend="gloo", timeout=BROADCAST_TIMEOUT)
 
     def leave(self) -> None:
         """Destroy the groups, which ends gloo's threads.
@@ -186,14 +186,16 @@ class Ranks(SingleProcess):
                 "checkpoint with --resume-from"
             )
 
-    def share(self, stop: StopRequest) -> None:
+    def share_stop(self, stop: StopRequest) -> None:
         for rank, by in enumerate(self.all_gather_objects(stop.by)):
             if by and not stop.by:
                 stop.by = f"{by} (process {rank})"
 
 
 @contextmanager
-def joined(started: Started | None, backend: str | None, device: str | None) -> Iterator[SingleProcess]:
+def process_group(
+    started: TorchrunEnvironment | None, backend: str | None, device: str | None
+) -> Iterator[SingleProcess]:
     """Join the process group; leave it at the end of the block.
 
     backend: "nccl" or "gloo"; None: nccl on GPUs and gloo on CPUs.

@@ -22,7 +22,7 @@ from rl.evaluation.results import ALL, EpisodeRecord, Stats, aggregate
 MIN_LEVELS = 5  # smallest number of levels in a printed row; ``results.json`` has all rows
 PATH_EDGES = (500, 1_000, 2_000, 4_000)  # px, bounds of the groups by path length
 DOOR_COUNTS = (("no", 0, 0), ("1", 1, 1), ("2 to 3", 2, 3), ("4 or more", 4, np.inf))  # label, range
-LOOP_SHARE = 0.5  # a time-out with no progress in this last share of its decisions is a LOOP
+LOOP_SHARE = 0.5  # a time-out without progress in this share of its decisions, the last ones, is a LOOP
 REACH = 60.0  # px, largest distance of an entity that may have killed the ninja; balls move up to 10 px per frame
 
 # Endings of episodes that are not won.  Deaths caused by an entity have the entity's name.
@@ -31,7 +31,7 @@ SLOW = "time-out with progress"
 IMPACT = "fall or crush"
 
 _RANGED = (kinds.LASER, *kinds.TURRETS, *kinds.SHOOTING_DRONES)  # entities that kill at a distance
-_SOLID = (kinds.THWUMP, kinds.SHOVE_THWUMP)  # solid entities, see ``cause_of_death``
+_SOLID = (kinds.THWUMP, kinds.SHOVE_THWUMP)  # entities with solid sides, which ``cause_of_death`` never removes
 
 
 @dataclass(frozen=True)

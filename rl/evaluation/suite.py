@@ -167,17 +167,17 @@ class EvaluationSuite:
         return [records[number] for number in range(total)]
 
     def _path_covered(self) -> np.ndarray:
-        """Return the covered share of the path, float64[num_envs], below 0 if it grew; 0 without path shaping."""
+        """Return the covered share of the path, float64[num_envs]; negative behind the spawn, 0 without path shaping."""
         sim = self.simulator
         size = sim.reward_config.shaping if sim.reward_config.potential == PATH_SHAPING else 0.0
         return sim.state.progress["potential"][: sim.num_envs] / size if size else np.zeros(sim.num_envs)
 
     def _check_stacks(self, policy: Policy) -> None:
         """Raise ConfigError for a policy with another stacking, as shapes do not show a difference in padding."""
-        shown, read = self.simulator.stacking, getattr(policy, "stacking", None)
-        if read is not None and read != shown:
+        provided, required = self.simulator.stacking, getattr(policy, "stacking", None)
+        if required is not None and required != provided:
             raise ConfigError(
-                f"the policy needs {read}, the evaluation has {shown}; create it with stacking=policy.stacking"
+                f"the policy needs {required}, the evaluation has {provided}; create it with stacking=policy.stacking"
             )
 
     def _bank_row(self, episodes: np.ndarray) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""The main job, comparisons, sweeps and reports; ``run.py`` runs the stages (``stages.py``) of each job (``jobs.py``)."""
+"""The main job and its report; ``run.py`` runs the stages (``stages.py``) of each training (``setup.py``)."""

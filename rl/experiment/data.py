@@ -74,14 +74,16 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     skip = config.skip_bad_levels
     given = {"train": config.train_dataset, "dev": config.dev_dataset, "test": config.test_dataset}
     bad: list[str] = []
-    sets = {name: [readable(LevelSet.at(path), bad) for path in paths] for name, paths in given.items()}
-    if bad and not skip:  # so that the message of ``leave_out`` names all bad levels
-        bad += without_path(LevelBank([level for one in sets["train"] for level in one]))
-    leave_out(bad, skip, log)
+    sets = {name: [drop_unreadable(LevelSet.at(path), bad) for path in paths] for name, paths in given.items()}
+    if bad and not skip:  # so that the message of ``skip_or_raise`` names all bad levels
+        bad += unreachable_exits(LevelBank([level for one in sets["train"] for level in one]))
+    skip_or_raise(bad, skip, log)
     check_disjoint(*sets.values())
-    train, dev, test = (joined(split, log, allow_unsupported=config.allow_unsupported) for split in sets.values())
+    train, dev, test = (
+        merge_level_sets(split, log, allow_unsupported=config.allow_unsupported) for split in sets.values()
+    )
     if not config.dev_dataset:
-        train, dev = hold_back(train)
+        train, dev = hold_out(train)
     if config.evaluation.in_training and not dev:
         advice = "has no second level of a category to hold out for evaluations; give --dev-dataset, or --eval-freq 0"
         raise ConfigError(advice, "--train-dataset", " ".join(map(str, config.train_dataset)))
@@ -92,7 +94,7 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     log(
         f"{len(train)} training levels compiled in {seconds:.1f} s; {len(dev)} dev levels, {origin}; {len(test)} test levels"
     )
-    train, bank = _with_path(train, bank, skip, log)
+    train, bank = _drop_unreachable(train, bank, skip, log)
     if unknown := sorted({category for _, category in train} - {*CATEGORIES, *config.curriculum.stage_order}):
         advice = "as stages they come last, in this order (--curriculum-stage-order sets another)"
         log(f"categories of unknown difficulty: {', '.join(unknown)}; {advice}")
@@ -100,8 +102,11 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     return Data(train, dev, test, bank, dict(reversed(entries)))  # of duplicate levels, the first counts
 
 
-def readable(levels: LevelSet, bad: list[str]) -> LevelSet:
-    """Return the set without unreadable levels; LevelSetError if all are unreadable.  bad: receives their error messages."""
+def drop_unreadable(levels: LevelSet, bad: list[str]) -> LevelSet:
+    """Return the set without unreadable levels; LevelSetError if all are unreadable.
+
+    bad: list to which the error messages are appended.
+    """
     good, errors = [], []
     for i, entry in enumerate(levels.entries):
         try:
@@ -116,7 +121,7 @@ def readable(levels: LevelSet, bad: list[str]) -> LevelSet:
     return LevelSet(levels.path, good) if errors else levels
 
 
-def leave_out(bad: Sequence[str], skip: bool, log: Log) -> None:
+def skip_or_raise(bad: Sequence[str], skip: bool, log: Log) -> None:
     """Log the error messages ``bad`` of unusable levels if ``skip``, otherwise raise a LevelSetError that lists them."""
     if bad and not skip:
         advice = "fix or remove them, or leave them out with --skip-bad-levels"
@@ -125,26 +130,26 @@ def leave_out(bad: Sequence[str], skip: bool, log: Log) -> None:
         log(f"left out: {message}")
 
 
-def without_path(bank: LevelBank) -> list[str]:
+def unreachable_exits(bank: LevelBank) -> list[str]:
     """Return a message for each level without a path from the start to the exit."""
     lost = (level for level, ok in zip(bank.levels, bank.reachable, strict=True) if not ok)
     return [f"{level.name}: no path from the start to the exit" for level in lost]
 
 
-def _with_path(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tuple[Pairs, LevelBank]:
+def _drop_unreachable(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tuple[Pairs, LevelBank]:
     """Return the training levels with a path from the start to the exit, and the bank of these levels."""
-    lost = without_path(bank)
+    lost = unreachable_exits(bank)
     if not lost:
         return train, bank
     if len(lost) == len(train):
         raise LevelSetError(f"no training level can be finished: {'; '.join(lost)}")
-    leave_out(lost, skip, log)
+    skip_or_raise(lost, skip, log)
     pairs = [pair for pair, ok in zip(train, bank.reachable, strict=True) if ok]
     known = dict(zip(bank.levels, bank.compiled, strict=True))
     return pairs, LevelBank([level for level, _ in pairs], known=known)
 
 
-def joined(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = False) -> Pairs:
+def merge_level_sets(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = False) -> Pairs:
     """Return the levels of all sets with their categories, and log their warnings and omitted levels.
 
     Duplicate levels are omitted; levels with unsupported entities also, unless ``allow_unsupported``.
@@ -178,8 +183,8 @@ def joined(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = Fals
     return pairs
 
 
-def hold_back(train: Pairs) -> tuple[Pairs, Pairs]:
-    """Split levels into training and dev levels.
+def hold_out(train: Pairs) -> tuple[Pairs, Pairs]:
+    """Hold out a part of the training levels; return (training levels, dev levels).
 
     In each category, the levels with the lowest fingerprints become dev levels: a share of DEV_SHARE (rounded up), but at
     most DEV_LEVELS levels and never all.  A level and its mirror image stay together.

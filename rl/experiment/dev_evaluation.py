@@ -40,7 +40,7 @@ POLL_S = 0.2  # seconds between checks for a request to stop
 END_S = 10.0  # seconds to wait for the exit status of a process that closed its pipe
 
 
-def stop_if(stop: StopRequest) -> None:
+def raise_if_stopped(stop: StopRequest) -> None:
     """Raise KeyboardInterrupt after a signal that requests the end of the program."""
     if stop.by:
         raise KeyboardInterrupt(f"by {stop.by}")
@@ -65,7 +65,9 @@ def dev_evaluation(setup: TrainingSetup, stop: StopRequest) -> Evaluate:
 
     def play(policy: NppPolicy, decisions: int) -> Evaluation:
         suite = setup.suites.periodic(setup.architecture)
-        found, wins = play_dev_levels(suite, policy, setup.config.evaluation.deterministic, lambda _: stop_if(stop))
+        found, wins = play_dev_levels(
+            suite, policy, setup.config.evaluation.deterministic, lambda _: raise_if_stopped(stop)
+        )
         history.add(decisions, wins)
         return found
 
@@ -126,10 +128,10 @@ class Evaluator:
         self._arrived: tuple[Evaluation, LevelWins, float] | None = None  # result, wins and duration in seconds
         self._failed: _Failure | None = None
         context = multiprocessing.get_context("spawn")  # the training's threads would not survive a fork
-        self._pipe, there = context.Pipe()
-        self.process = context.Process(target=_evaluate_policies, args=(settings, there), daemon=True)
+        self._pipe, child_end = context.Pipe()
+        self.process = context.Process(target=_evaluate_policies, args=(settings, child_end), daemon=True)
         self.process.start()
-        there.close()
+        child_end.close()
 
     def submit(self, policy: NppPolicy, decisions: int) -> None:
         """Start the evaluation of a policy.  decisions: training decisions of the policy."""
@@ -149,7 +151,7 @@ class Evaluator:
         Raises EvaluatorError if the process fails or dies, and KeyboardInterrupt at a request to stop.
         """
         while self._arrived is None:
-            stop_if(self.stop)
+            raise_if_stopped(self.stop)
             self._listen(POLL_S)
         (found, wins, seconds), self._arrived = self._arrived, None
         self.path.unlink()
@@ -172,14 +174,15 @@ class Evaluator:
         raise EvaluatorError(
             f"{self._failed.message}. Resume with --resume-from to repeat the evaluation; add --resume-override "
             "remote-evaluation=off to evaluate in the training process"
-        ) from _Cause(self._failed.trace)
+        ) from _RemoteTraceback(self._failed.trace)
 
     def _death(self) -> _Failure:
+        """Return the reason for which the process has ended without a message."""
         self.process.join(END_S)
         status = self.process.exitcode or 0
         if fault := without_main_guard():
             return _Failure(fault, "no traceback")
-        reason = f"signal {-status}, perhaps for lack of memory" if status < 0 else f"exit status {status}"
+        reason = f"signal {-status}, perhaps out of memory" if status < 0 else f"exit status {status}"
         return _Failure(f"the process of --remote-evaluation died ({reason})", "no traceback")
 
     def close(self) -> None:
@@ -190,7 +193,7 @@ class Evaluator:
         self.path.unlink(missing_ok=True)
 
 
-class _Cause(Exception):
+class _RemoteTraceback(Exception):
     """Traceback of the evaluating process, shown by ``--debug``."""
 
     def __str__(self) -> str:

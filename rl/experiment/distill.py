@@ -21,12 +21,12 @@ from rl.experiment.setup import TrainingSetup, folder_of, make_env
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
-from rl.ppo.logs import BOARD
+from rl.ppo.logs import TENSORBOARD_FOLDER
 
 UNFINISHED = f"pretrain/unfinished_distillation{checkpoint.SUFFIX}"
 SAVE_SECONDS = 60.0  # time between saved states, from which an interrupted distillation resumes
 ENVS = 512  # number of environments, if PPO has fewer
-LEAST_LENGTH = 16  # decisions of a rollout in each environment, at least
+MIN_ROLLOUT_LENGTH = 16  # minimum number of decisions per environment in a rollout
 LOG_LINES = 8  # number of progress lines in the log if there is no terminal for a progress bar
 
 
@@ -70,7 +70,7 @@ def distill_teacher(
     else:
         check_worth(setup, student, teacher, path)
     before = distiller.seconds
-    train(setup, distiller)
+    run_distiller(setup, distiller)
     student.eval()
     distilled = replace(
         pretrained, policy=student, distillation_s=distiller.seconds, spent_before=pretrained.spent_before + before
@@ -91,7 +91,7 @@ def make_distiller(setup: TrainingSetup, plan: hardware.Plan, student: NppPolicy
     A rollout has as many decisions as in PPO, but in more environments: distillation needs no consecutive decisions, and two
     policies act faster in large batches.
     """
-    num_envs = max(plan.num_envs, min(ENVS, plan.batch_size // LEAST_LENGTH))
+    num_envs = max(plan.num_envs, min(ENVS, plan.batch_size // MIN_ROLLOUT_LENGTH))
     env = make_env(
         replace(setup.config, curriculum=CurriculumConfig()),
         setup.data,
@@ -106,10 +106,10 @@ def make_distiller(setup: TrainingSetup, plan: hardware.Plan, student: NppPolicy
     return Distiller(student, teacher, env, settings, rollout_length=length, pool=pool, seed=setup.seed)
 
 
-def train(setup: TrainingSetup, distiller: Distiller) -> None:
+def run_distiller(setup: TrainingSetup, distiller: Distiller) -> None:
     """Distil until the limit of decisions or minutes; log metrics, and save the state every SAVE_SECONDS for resuming."""
     with (
-        open_events(setup.folder / BOARD) as writer,
+        open_events(setup.folder / TENSORBOARD_FOLDER) as writer,
         progress_bar(total=100, title="distillation", unit="%") as bar,
     ):
         saved, logged = distiller.seconds, int(LOG_LINES * distiller.progress)
@@ -135,7 +135,10 @@ def train(setup: TrainingSetup, distiller: Distiller) -> None:
 
 
 def check_worth(setup: TrainingSetup, student: NppPolicy, teacher: NppPolicy, path: Path) -> None:
-    """Raise DistillationError if the teacher wins no more dev levels than the student; do nothing without dev evaluations."""
+    """Raise DistillationError if the teacher wins no more dev levels than the student.
+
+    Without evaluations on the dev levels, nothing is checked.
+    """
     if not setup.config.evaluation.in_training:
         return
     theirs, mine = _success(setup, teacher), _success(setup, student)

@@ -2,8 +2,8 @@
 
 Trainings use ``plan_of``, and ``scripts/hardware_plan.py --measure`` uses ``measured_plan``.
 
-plan = plan_of(setup)                  # also stores the plan in the run's folder, for resuming
-print(measured_plan("vision_free", hardware.PlanRequest(), hardware.detect()))
+    plan = plan_of(setup)                  # also stores the plan in the run's folder, for resuming
+    print(measured_plan("vision_free", hardware.PlanRequest(), hardware.detect()))
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def plan_of(setup: TrainingSetup) -> hardware.Plan:
             return speeds.get(_label(sizes), 0.0)  # sizes without a measurement are not chosen
 
         by_speeds = planned(throughput=throughput)
-        if _label(by_speeds.sizes) in speeds:  # else the model chooses
+        if _label(by_speeds.sizes) in speeds:  # else by the speed model of ``hardware.plan``
             planned = partial(planned, throughput=throughput)
         plan = _with_measured_updates(network, planned, planned(), setup.machine)
         setup.log(f"{heading}\n{plan}")

@@ -38,7 +38,7 @@ from nppsim.measure.machine import environment, git_state, machine
 from nppsim.physics.outcomes import NAMES
 from nppsim.replays.replay import MAX_BYTES
 from rl.checks.check import read_results, report_rows
-from rl.checks.checklist import Item, checklist, checklist_table
+from rl.checks.checklist import ChecklistItem, checklist, checklist_table
 from rl.config import ExperimentConfig, PPOConfig
 from rl.config.files import dotted, known_settings
 from rl.config.resume import FINISHED_FILE, RUN_FILE
@@ -227,7 +227,7 @@ class RunRecord:
     transfer: result of the weight transfer to PPO's policy, None without initial weights.
     speed: content of "speed" in results.json.
     films: films of PPO's episodes in the final evaluation.
-    events: evaluations, stage changes and the like, for the report.
+    events: evaluations, stage changes and other events, for the report.
     wall_time_s: seconds of the training, including those in earlier processes of a resumed run.
     curriculum: summary of the level sampler: strategy, counts and success by category.
     settings: dotted name -> {"value", "source"} of all settings.
@@ -268,8 +268,8 @@ class RunRecord:
         return {method: LevelWins.count(episodes) for method, episodes in self.played.items() if episodes}
 
     @cached_property
-    def checklist(self) -> list[Item]:
-        """Criteria of successful training, and for each whether this training meets it."""
+    def checklist(self) -> list[ChecklistItem]:
+        """Criteria of successful training with the results of this training."""
         return checklist(self.folder)
 
     @cached_property
@@ -353,7 +353,7 @@ def reopen(folder: Path) -> None:
 
 
 def _ends(folder: Path) -> tuple[Path, Path]:
-    """Return the files that mark PPO as finished."""
+    """Return the two files that mark PPO as finished."""
     return folder / FINISHED_FILE, folder / "checkpoints" / FINAL
 
 

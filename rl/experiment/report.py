@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.replays.replay import Replay
 from nppsim.report.charts import INK, coloured, large_numbers, lines_chart, new_chart, to_png, whole_numbers
 from nppsim.report.pages import Plot, render_page, write_page
@@ -150,7 +150,7 @@ def _all_first(row: tuple[str, Any]) -> bool:
 
 
 def _plan(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sizes of a hardware plan with what determined each, and the memory needed."""
+    """Return the sizes of a hardware plan, the source of each, and the memory needed."""
     memory = {
         f"memory of the {place}": f"{plan[f'{key}_bytes'] / 1e9:.1f} of {plan[f'{key}_budget'] / 1e9:.1f} GB"
         for place, key in (("machine", "host"), ("GPU", "device"))
@@ -358,7 +358,7 @@ def _films(run: Mapping, folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _thumbnail(path: Path) -> bytes:
-    with needed("PIL.Image", "video").open(path) as image:
+    with import_optional("PIL.Image", "video").open(path) as image:
         small = image.convert("RGB")
         small.thumbnail((THUMBNAIL_WIDTH, THUMBNAIL_WIDTH))
         buffer = io.BytesIO()

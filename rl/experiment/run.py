@@ -43,7 +43,7 @@ from rl.experiment.record import (
 )
 from rl.experiment.setup import TrainingSetup, check_initial_agent, folder_of, load_initial_agent, make_setups
 from rl.experiment.stages import run_stages
-from rl.experiment.viewer import viewed
+from rl.experiment.viewer import studio_process
 from rl.log import ExperimentLog, Log, warn
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
@@ -52,7 +52,7 @@ from rl.ppo.variants.hierarchical import check_stage
 from rl.ppo.variants.recurrent import segment_length
 from rl.upload import Uploader
 
-FEW_EPISODES = 10  # episodes per category of a final evaluation, below which a warning is logged
+FEW_EPISODES = 10  # a warning is logged if the final evaluation has fewer episodes per category
 
 
 def run(
@@ -105,7 +105,7 @@ def run(
                 resumed=record.resumed,
             )
             try:
-                with viewed(folder, log_file) if config.visualize_training else nullcontext():
+                with studio_process(folder, log_file) if config.visualize_training else nullcontext():
                     for setup in setups:
                         record = record.with_run(train_or_load(setup))
                         write_experiment(record, folder)
@@ -166,7 +166,7 @@ def _discard(message: str) -> None:
 
 
 def check_finished(config: ExperimentConfig, folder: Path) -> None:
-    """Raise ResumeError if an experiment whose summary was written lacks results or agents."""
+    """Raise ResumeError if results or agents of an experiment with a summary are missing."""
     trainings = [
         folder_of(config, folder, name, condition, seed)
         for name in config.networks
@@ -226,7 +226,7 @@ def check_sizes(
             advice = f"a pass over a rollout of {name} has {most} minibatches; give at most that"
             raise ConfigError(advice, "--gradient-accumulation", config.ppo.gradient_accumulation)
         if network.memory:
-            segment_length(config.ppo.settled(plan), plan.of_each(config.hardware.processes))
+            segment_length(config.ppo.settled(plan), plan.per_process(config.hardware.processes))
     return plans
 
 

@@ -192,7 +192,7 @@ def check_initial_agent(policy: NppPolicy, config: ExperimentConfig, architectur
 
 
 def fresh_tensors(policy: NppPolicy, architecture: Architecture) -> tuple[str, ...]:
-    """Return name prefixes of the tensors that an architecture has and the policy lacks: those of its subtasks, if any."""
+    """Return name prefixes of the tensors of an architecture that the policy does not have: those of its subtasks."""
     return architecture.fresh if policy.architecture == architecture.imitated.name else ()
 
 

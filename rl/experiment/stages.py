@@ -37,7 +37,7 @@ from rl.evaluation.suite import Policy, RandomPolicy
 from rl.evaluation.video import record_evaluation
 from rl.events import open_events
 from rl.experiment.data import load_demonstrations, runs_without_imitation, statistics_of_random_play
-from rl.experiment.dev_evaluation import dev_evaluation, remote_evaluator, stop_if
+from rl.experiment.dev_evaluation import dev_evaluation, raise_if_stopped, remote_evaluator
 from rl.experiment.distill import distill_teacher, teacher_of
 from rl.experiment.plan import plan_of
 from rl.experiment.record import (
@@ -56,7 +56,7 @@ from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import check_same_policy, transfer
 from rl.ppo import make_ppo
-from rl.ppo.logs import BOARD, FunctionOutput, write_settings
+from rl.ppo.logs import TENSORBOARD_FOLDER, FunctionOutput, write_settings
 from rl.ppo.ppo import PPO
 from rl.ppo.variants.recurrent import segment_length
 from rl.ppo.vec_env import BatchVecEnv
@@ -110,8 +110,8 @@ def run_stages(setup: TrainingSetup, last: str = "report") -> Training:
     if not ranks.rank:
         metadata = {"label": setup.label, "seed": setup.seed, "pretrained": setup.pretrained}
         write_json(setup.folder / RUN_FILE, metadata | {"settings": sources})
-        write_settings(setup.folder / BOARD, sources)
-    own_plan = plan.of_each(ranks.size)
+        write_settings(setup.folder / TENSORBOARD_FOLDER, sources)
+    own_plan = plan.per_process(ranks.size)
     if setup.architecture.memory:
         segment_length(settings, own_plan)  # raises errors about rollout and segment lengths before imitation
     env = make_env(setup.config, setup.data, setup.architecture, own_plan, setup.seed)
@@ -183,7 +183,7 @@ def imitate(training: Training) -> None:
     if initial:
         report = transfer(initial.state_dict(), policy)
         setup.log(f"imitation starts from {setup.config.init_from}; {report}")
-    result, before = clone_behaviour(setup, policy, dataset, ThreadPool(plan.torch_threads))
+    result, before = train_bc_policy(setup, policy, dataset, ThreadPool(plan.torch_threads))
     setup.log(result.table())
     probe = dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS])
     training.pretrained = PretrainedPolicy(policy, result, probe, dataset.runs(), spent_before=before)
@@ -191,7 +191,7 @@ def imitate(training: Training) -> None:
     (setup.folder / UNFINISHED).unlink(missing_ok=True)
 
 
-def clone_behaviour(
+def train_bc_policy(
     setup: TrainingSetup, policy: NppPolicy, dataset: BCDataset, pool: ThreadPool
 ) -> tuple[BCResult, float]:
     """Fit the policy to the demonstrations, resuming after the last finished epoch.
@@ -212,7 +212,7 @@ def clone_behaviour(
         policy.load_state_dict(stored["policy"])
         state = stored["training"]
         setup.log(f"imitation resumes after epoch {len(state['history'])}")
-    with open_events(setup.folder / BOARD) as writer:
+    with open_events(setup.folder / TENSORBOARD_FOLDER) as writer:
         result = imitation.pretrain(
             policy,
             dataset,
@@ -265,7 +265,7 @@ def ppo(training: Training) -> None:
                 raise KeyboardInterrupt(*interruption.args, newest) from None
         if not ranks.rank:
             save_agent(setup, agent)
-        stop_if(stop)
+        raise_if_stopped(stop)
     events, summary = monitor.events + agent.sampler.events, agent.sampler.summary()
     training.add(events=events, curriculum=summary, speed=agent.speed())
 
@@ -283,12 +283,12 @@ def save_agent(setup: TrainingSetup, agent: PPO) -> None:
 
 
 @dataclass(frozen=True)
-class _Start:
+class _InitialState:
     """State with which PPO begins, as sent by rank 0 to the other processes.
 
     statistics: of the policy's normaliser.
     weights: of the policy.
-    has_reference: whether the policy is also the reference of the KL penalty.
+    has_reference: True if the policy is also the reference of the KL penalty.
     runs: level fingerprint -> actions int8[n] of a demonstration, whose states serve as start states.
     """
 
@@ -334,7 +334,7 @@ def _make_ppo(training: Training, statistics: ObservationStatistics) -> PPO:
     )
 
 
-def _make_first_agent(training: Training) -> tuple[PPO, _Start]:
+def _make_first_agent(training: Training) -> tuple[PPO, _InitialState]:
     """Make the agent of rank 0; return it and the state with which all processes begin."""
     setup, pretrained = training.setup, training.pretrained
     initial = None if pretrained else initial_agent_of(setup)
@@ -359,7 +359,7 @@ def _make_first_agent(training: Training) -> tuple[PPO, _Start]:
         found = pretrained.runs if pretrained else runs_without_imitation(setup.config, setup.data, setup.log)
         levels = [level.fingerprint for level, _ in setup.data.train if level.fingerprint in found]
         runs = {level: found[level] for level in levels}
-    return agent, _Start(statistics, agent.policy.state_dict(), source is not None, runs)
+    return agent, _InitialState(statistics, agent.policy.state_dict(), source is not None, runs)
 
 
 def learn(setup: TrainingSetup, agent: PPO, monitor: TrainingMonitor) -> None:
@@ -379,8 +379,8 @@ def learn(setup: TrainingSetup, agent: PPO, monitor: TrainingMonitor) -> None:
     if not finished:
         total = setup.config.ppo.total_timesteps
         agent.learn(total - agent.num_timesteps, callback=[*callbacks, monitor], reset_num_timesteps=False)
-        setup.ranks.share(monitor.stop)
-        stop_if(monitor.stop)
+        setup.ranks.share_stop(monitor.stop)
+        raise_if_stopped(monitor.stop)
         agent.logger.close()
         monitor.save(monitor.checkpoints.final)
 

@@ -18,7 +18,7 @@ from rl.config.command_line import DRY_RUN, configured, resolve
 from rl.config.files import Given, read_settings, recipe_settings, table_settings
 from rl.config.resume import CONFIG, changes, resumed_config, stored_config, stored_metadata
 from rl.distributed.launch import check_gpus, launch
-from rl.distributed.ranks import RanksError, Started, joined
+from rl.distributed.ranks import RanksError, TorchrunEnvironment, process_group
 from rl.experiment.record import SUMMARY
 from rl.experiment.run import dry_run, run
 from rl.log import Log
@@ -28,7 +28,7 @@ PYTHON = "Python"  # source of settings given to ``train``
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedExperiment:
     """A finished experiment.
 
     folder: folder of the experiment; docs/file_formats.md describes its files.
@@ -58,7 +58,7 @@ def train(
     log: Log = print,
     on_metrics: OnMetrics | None = None,
     **settings: Any,
-) -> Finished:
+) -> FinishedExperiment:
     """Run an experiment.
 
     recipe, config, resume_from: values of the flags with these names.
@@ -83,7 +83,7 @@ def train(
         given["", "resume_from"] = Given(Path(resume_from), "resume_from", PYTHON)
     folder = run(configured(given), log, on_metrics=on_metrics)
     results = read_json(folder / "results.json", ConfigError, "train again")
-    return Finished(folder, results, tuple(sorted(folder.rglob("agent.safetensors"))))
+    return FinishedExperiment(folder, results, tuple(sorted(folder.rglob("agent.safetensors"))))
 
 
 def _plain(value: Any) -> Any:
@@ -102,7 +102,7 @@ def start(argv: Sequence[str], program: str | Path) -> int:
 
     program: path of the script that all processes run.
     """
-    config, started = resolve(argv), Started.from_environment()
+    config, started = resolve(argv), TorchrunEnvironment.from_environment()
     if f"--{DRY_RUN}" in argv:
         dry_run(config)
         return 0
@@ -116,7 +116,7 @@ def start(argv: Sequence[str], program: str | Path) -> int:
         check_gpus(config)
         return launch(program, argv, settings.processes)
     device = "cpu" if settings.num_gpus == 0 else settings.device
-    with joined(started, settings.distributed_backend, device) as ranks:
+    with process_group(started, settings.distributed_backend, device) as ranks:
         try:
             run(config, ranks=ranks)
             ranks.broadcast(None)  # all processes end together
@@ -129,7 +129,7 @@ def start(argv: Sequence[str], program: str | Path) -> int:
     return 0
 
 
-def as_started(config: ExperimentConfig, started: Started) -> ExperimentConfig:
+def as_started(config: ExperimentConfig, started: TorchrunEnvironment) -> ExperimentConfig:
     """Return the configuration of a process started by torchrun; after a restart, it resumes the unfinished run.
 
     Raises ConfigError if the configuration is for another number of processes.
@@ -144,11 +144,11 @@ def as_started(config: ExperimentConfig, started: Started) -> ExperimentConfig:
         config = replace(config, hardware=settings, sources=config.sources | {"hardware.num_processes": "torchrun"})
     if not started.restarts or config.resume_from is not None:
         return config
-    folder = unfinished(config)
+    folder = find_unfinished(config)
     return config if folder is None else resumed_config(replace(config, resume_from=folder))
 
 
-def unfinished(config: ExperimentConfig) -> Path | None:
+def find_unfinished(config: ExperimentConfig) -> Path | None:
     """Return the folder of the newest unfinished experiment with this name and these settings, or None."""
     for folder in sorted(config.output_dir.glob(f"{config.experiment_name}_*"), reverse=True):
         begun = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()

@@ -1,6 +1,6 @@
-"""Studio (web page that shows the training) in a separate process during training (``--visualize-training``).
+"""Start of the studio, a web page that displays the training, in a separate process (``--visualize-training``).
 
-    with viewed(folder, log):
+    with studio_process(folder, log):
         ...                             # train; the studio ends with the block
 
 The studio only reads the files of the run, so it does not affect the training.
@@ -30,7 +30,7 @@ class ViewerError(UserError, RuntimeError):
 
 
 @contextmanager
-def viewed(folder: Path, log: Log) -> Iterator[None]:
+def studio_process(folder: Path, log: Log) -> Iterator[None]:
     """Show an experiment's folder in the studio during the block.
 
     The page's address grants access, so the address is printed on the terminal but not logged.

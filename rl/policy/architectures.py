@@ -12,7 +12,7 @@ from typing import Any
 
 from nppsim.errors import UserError, did_you_mean
 from nppsim.observe import layout
-from nppsim.observe.stacking import HOW_NAMED, NO_STACKS, Stacking
+from nppsim.observe.stacking import NAME_SYNTAX, NO_STACKS, Stacking
 
 SUBTASK_OBSERVATIONS = ("reachability_features", "entity_positions", "switch_states", "hazards")
 HIGH_LEVEL = "high_level."  # prefix of the tensor names of the high-level policy
@@ -20,7 +20,7 @@ HIGH_LEVEL = "high_level."  # prefix of the tensor names of the high-level polic
 # age (16), flags for choice and completion (2), five log-probabilities (20), and value, advantage and return (12).
 STATE_BYTES = 4
 SUBTASK_BYTES = 50
-MOST_BLOCKS = 16  # largest number of residual blocks in a head
+MAX_BLOCKS = 16  # largest number of residual blocks in a head
 _BLOCKS_NAME = re.compile(r"deep([1-9]\d?)(-no_residual)?(-no_layer_norm)?")
 
 
@@ -69,8 +69,8 @@ class ResidualBlocks:
     def named(cls, name: str) -> "ResidualBlocks":
         """Parse a suffix.  Raises ValueError if it is invalid."""
         found = _BLOCKS_NAME.fullmatch(name)
-        if found is None or int(found[1]) > MOST_BLOCKS:
-            raise ValueError(f"give deepN with N from 1 to {MOST_BLOCKS}, then -no_residual, -no_layer_norm or both")
+        if found is None or int(found[1]) > MAX_BLOCKS:
+            raise ValueError(f"give deepN with N from 1 to {MAX_BLOCKS}, then -no_residual, -no_layer_norm or both")
         return cls(int(found[1]), not found[2], not found[3])
 
 
@@ -119,7 +119,7 @@ class Architecture:
 
     @property
     def fresh(self) -> tuple[str, ...]:
-        """Prefixes of the tensor names that do not exist in ``imitated``."""
+        """Name prefixes of the tensors that imitation does not train, i.e. those that do not exist in ``imitated``."""
         return (HIGH_LEVEL,) if self.subtasks else ()
 
     @property
@@ -132,7 +132,7 @@ class Architecture:
 
     @property
     def carried_bytes(self) -> int:
-        """Bytes per decision of a rollout for recurrent states or subtasks."""
+        """Bytes per decision of a rollout for state that is carried from decision to decision: recurrent or of subtasks."""
         return STATE_BYTES * self.memory + (SUBTASK_BYTES if self.subtasks else 0)
 
     @property
@@ -248,17 +248,19 @@ _SHIPPED = frozenset(ARCHITECTURES)
 
 
 WITH_SUBTASKS = "subtasks"  # suffix of an architecture's name after "+", followed by a number
-MOST_DECISIONS = 10_000  # largest number of decisions of a subtask
+MAX_SUBTASK_DECISIONS = 10_000  # largest number of decisions of a subtask
 WITH_MEMORY = "gru"  # suffix of an architecture's name after "+"
 WITH_MIRROR = "mirror"  # suffix of an architecture's name after "+"
 MEMORY_SIZE = 64  # size of the GRU state; the GRU then takes a third of the time of the other layers
 
 
 def _decisions(known: Architecture, suffix: str) -> int:
-    """Parse K of +subtasksK.  Raises ValueError for an invalid K, or a network that lacks a SUBTASK_OBSERVATIONS."""
+    """Parse K of +subtasksK.  Raises ValueError for an invalid K, or a network without all SUBTASK_OBSERVATIONS."""
     number = suffix.removeprefix(WITH_SUBTASKS)
-    if not (number.isascii() and number.isdecimal() and not number.startswith("0") and int(number) <= MOST_DECISIONS):
-        raise ValueError(f"give {WITH_SUBTASKS}K with K from 1 to {MOST_DECISIONS}")
+    if not (
+        number.isascii() and number.isdecimal() and not number.startswith("0") and int(number) <= MAX_SUBTASK_DECISIONS
+    ):
+        raise ValueError(f"give {WITH_SUBTASKS}K with K from 1 to {MAX_SUBTASK_DECISIONS}")
     if absent := [key for key in SUBTASK_OBSERVATIONS if key not in known.observations]:
         raise ValueError(f"subtasks need {', '.join(absent)}, which {known.name} does not observe")
     return int(number)
@@ -333,7 +335,7 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
             raise
         raise ArchitectureError(f"architecture {name!r}, suffix: {error}") from error
     raise ArchitectureError(
-        f"architecture {name!r}: {suffix!r} is not possible there; suffixes are stacks ({HOW_NAMED}), then deep "
+        f"architecture {name!r}: {suffix!r} is not possible there; suffixes are stacks ({NAME_SYNTAX}), then deep "
         f"heads (deepN), then {WITH_MIRROR}, a GRU ({WITH_MEMORY}) or subtasks ({WITH_SUBTASKS}K), each once"
     )
 
@@ -345,9 +347,9 @@ def _stacking(known: Architecture, suffix: str, name: str) -> Stacking:
         raise ArchitectureError(
             f"architecture {name!r}: the module of {known.name} reads single frames; leave out +{suffix}"
         )
-    if useless := stacking.useless(known.observations):
+    if inapplicable := stacking.inapplicable(known.observations):
         raise ArchitectureError(
-            f"architecture {name!r} stacks {' and '.join(useless)} frames, but {known.name} only observes "
+            f"architecture {name!r} stacks {' and '.join(inapplicable)} frames, but {known.name} only observes "
             f"{', '.join(known.observations)}: leave that out, or choose another network"
         )
     return stacking

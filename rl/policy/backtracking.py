@@ -3,11 +3,11 @@
     player = with_backtracking(player_of(policy, sim.num_envs, patience), sim, horizon=80)
     actions = player.act(obs, envs, deterministic=True, rng=rng)      # as for every player
     sim.step(actions)
-    for env, count in player.backtrack(rng).items():                  # the last decisions of these episodes do not count
+    for env, count in player.backtrack(rng).items():                  # the last ``count`` decisions were undone
         del played[env][-count:]
 
-An action is final once the episode is ``horizon`` decisions ahead of it; until then, it can be taken back.  An agent that
-plays this way in the real game simulates ``horizon`` decisions before it makes the first one.
+An action is final once the episode is ``horizon`` decisions ahead of it; until then, it can be undone.  In the real game, an
+agent would simulate ``horizon`` decisions before it makes the first one.
 
 Source: Tesauro and Galperin 1996, who simulate the policy itself before each decision.  Returning to earlier states where
 the simulation fails is this project's method.
@@ -22,20 +22,22 @@ from nppsim.batch import BatchSimulator
 from nppsim.physics.outcomes import DIED
 from rl.policy.player import LOOK_AHEAD, Player, act_in_part
 
-HORIZON, LONGEST_HORIZON = 80, 10_000  # decisions; default and maximum
-DEATHS = 16  # largest number of returns after deaths, to get past one failure
-PHASES = 4  # the same after phases of exploration
-SHALLOWEST, DEEPER = 4, 6  # decisions; least return after a death, and growth of the largest one from try to try
-PASSED = 12  # decisions beyond a failure after which it counts as passed
+HORIZON, MAX_HORIZON = 80, 10_000  # decisions; default and maximum
+MAX_DEATH_RETRIES = 16  # number of times to backtrack from deaths before a failure is accepted
+MAX_PHASE_RETRIES = 4  # the same for phases of exploration
+# After a death, the player backtracks by at least MIN_DEPTH decisions.  The largest depth grows by DEPTH_STEP per retry.
+MIN_DEPTH, DEPTH_STEP = 4, 6
+PASSED_DECISIONS = 12  # decisions beyond a failure after which it counts as passed
 
 
 class BacktrackingPlayer(Player):
-    """Player that takes decisions back where its episodes fail, in N environments of one simulator.
+    """Player that undoes decisions where its episodes fail, in N environments of one simulator.
 
     An episode fails where the ninja dies, and where a phase of exploration ends without a shorter path to the exit.  After
-    a death, the player returns by a random number of decisions, which grows from try to try, and samples as many actions;
-    after a phase of exploration, it returns to its beginning, and explores again.  It never returns by more than
-    ``horizon`` decisions from the farthest state of the episode, and accepts a failure after DEATHS or PHASES tries.
+    a death, the player backtracks by a random number of decisions and samples as many actions; the range of this number
+    grows with each retry.  After a failed phase of exploration, it returns to the beginning of the phase and explores again.
+    It never goes back more than ``horizon`` decisions behind the farthest state of the episode.  It accepts a failure after
+    MAX_DEATH_RETRIES or MAX_PHASE_RETRIES retries.
 
     inner: player whose actions are played.
     simulator: the simulator of the episodes.
@@ -49,12 +51,12 @@ class BacktrackingPlayer(Player):
         count = simulator.num_envs
         # State before each of the latest decisions; decision i is in column i % (horizon + 1).
         self._snapshots = [[np.empty(0, np.uint8)] * (horizon + 1) for _ in range(count)]
-        self._memories = [np.empty((count, horizon + 1, *one.shape[1:]), one.dtype) for one in inner.memory]
+        self._stored_states = [np.empty((count, horizon + 1, *one.shape[1:]), one.dtype) for one in inner.episode_state]
         self._decisions = np.zeros(count, np.int64)  # of the episode so far
         self._farthest = np.zeros(count, np.int64)  # largest number of decisions of the episode so far
         self._failed = np.zeros(count, np.int64)  # number of decisions at the latest failure
-        self._tries = np.zeros((count, 2), np.int64)  # returns after phases and deaths, since a failure was passed
-        self._sampled = np.zeros(count, np.int64)  # next decisions that are sampled
+        self._tries = np.zeros((count, 2), np.int64)  # retries after phases and after deaths, for the latest failure
+        self._sampled = np.zeros(count, np.int64)  # number of decisions that are still sampled
         self._acting = np.empty(0, np.int64)  # environments of the last call of ``act``
 
     def begin(self, envs: np.ndarray) -> None:
@@ -70,14 +72,14 @@ class BacktrackingPlayer(Player):
         column = self._decisions[envs] % (self.horizon + 1)
         for env, at in zip(envs, column, strict=True):
             self._snapshots[env][at] = self._simulator.compact_snapshot(env)
-        for past, now in zip(self._memories, self.inner.memory, strict=True):
+        for past, now in zip(self._stored_states, self.inner.episode_state, strict=True):
             past[envs, column] = now[envs]
         sampled = self._sampled[envs] > 0
         actions = act_in_part(self.inner, obs, envs, sampled, deterministic=deterministic, rng=rng)
         self._sampled[envs] -= sampled
         self._decisions[envs] += 1
         self._farthest[envs] = np.maximum(self._farthest[envs], self._decisions[envs])
-        self._tries[envs[self._decisions[envs] > self._failed[envs] + PASSED]] = 0
+        self._tries[envs[self._decisions[envs] > self._failed[envs] + PASSED_DECISIONS]] = 0
         self._acting = envs
         return actions
 
@@ -89,12 +91,12 @@ class BacktrackingPlayer(Player):
         died = ended[envs] & (sim.episode["outcome"][envs] == DIED)
         explored = ~ended[envs] & self.inner.exploration_failed(sim.obs, envs)
         tries = self._tries[envs, died.astype(int)]
-        fails = (died & (tries < DEATHS)) | (explored & (tries < PHASES))
+        fails = (died & (tries < MAX_DEATH_RETRIES)) | (explored & (tries < MAX_PHASE_RETRIES))
         if not fails.any():
             return {}
         envs, died, tries = envs[fails], died[fails], tries[fails]
-        deepest = np.minimum(SHALLOWEST + DEEPER * (tries + 1), self.horizon)
-        drawn = SHALLOWEST + torch.rand(len(envs), generator=rng).numpy() * (deepest + 1 - SHALLOWEST)
+        deepest = np.minimum(MIN_DEPTH + DEPTH_STEP * (tries + 1), self.horizon)
+        drawn = MIN_DEPTH + torch.rand(len(envs), generator=rng).numpy() * (deepest + 1 - MIN_DEPTH)
         wanted = self._decisions[envs] - np.where(died, drawn.astype(np.int64), self.inner.phase)
         start = np.maximum(wanted, np.maximum(self._farthest[envs] - self.horizon, 0))
         count = self._decisions[envs] - start
@@ -104,7 +106,7 @@ class BacktrackingPlayer(Player):
             self._tries[envs, died.astype(int)] += 1
             self._decisions[envs], self._sampled[envs] = start, np.where(died, count, 0)
             column = start % (self.horizon + 1)
-            for past, now in zip(self._memories, self.inner.memory, strict=True):
+            for past, now in zip(self._stored_states, self.inner.episode_state, strict=True):
                 now[envs] = past[envs, column]
             for env, at in zip(envs, column, strict=True):
                 sim.restore_compact(env, self._snapshots[env][at])
@@ -115,9 +117,9 @@ class BacktrackingPlayer(Player):
 def with_backtracking(player: Player, simulator: BatchSimulator, horizon: int) -> Player:
     """Return a ``BacktrackingPlayer``, or the player itself if ``horizon`` is 0 or its policy does not observe foresight.
 
-    Policies without foresight play without a simulator.  Raises ValueError for a horizon out of 0 to LONGEST_HORIZON.
+    Policies without foresight play without a simulator.  Raises ValueError for a horizon out of 0 to MAX_HORIZON.
     """
-    if not 0 <= horizon <= LONGEST_HORIZON:
-        raise ValueError(f"horizon must be 0 to {LONGEST_HORIZON:,} decisions; got {horizon}")
+    if not 0 <= horizon <= MAX_HORIZON:
+        raise ValueError(f"horizon must be 0 to {MAX_HORIZON:,} decisions; got {horizon}")
     looks_ahead = LOOK_AHEAD in getattr(player.policy, "observations", ())
     return BacktrackingPlayer(player, simulator, horizon) if horizon and looks_ahead else player

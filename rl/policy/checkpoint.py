@@ -3,7 +3,7 @@
 A file cannot run code when it is opened.  It has the safetensors format.  The weights are tensors named "policy.NAME".  The
 tensor "training" has the bytes of ``torch.save``, which ``torch.load(weights_only=True)`` reads.  Other fields are JSON in
 the header under "npp-checkpoint": ``{"format_version": 3, "sha256": ..., "content": fields}``.  The SHA-256 covers the fields
-and the name, dtype, shape and bytes of each tensor.  Of files of format 2, weights and settings are read.
+and the name, dtype, shape and bytes of each tensor.  From files of format 2, only weights and settings are read.
 The fields are:
 
     architecture               name in rl.policy.architectures.ARCHITECTURES
@@ -52,7 +52,7 @@ _FIELDS: dict = {  # shape for ``mismatch``
     "training": ({}, None),
 }
 _WEIGHTS_OF_TRAINING = ("optimizer", "reference")  # parts of ``training`` whose tensors must be finite
-_DAMAGE = (
+_READ_ERRORS = (
     safetensors.SafetensorError,
     LookupError,
     TypeError,
@@ -120,7 +120,7 @@ def _to_bytes(fields: Mapping[str, Any], path: Path) -> bytes:
             tensors["training"] = torch.frombuffer(to_bytes(fields["training"], "training"), dtype=torch.uint8)
     except TypeError as error:
         raise CheckpointError(f"{path}: not written: {error}") from error
-    data = sign(content, tensors)
+    data = pack(content, tensors)
     if len(data) > _MAX_BYTES or _header_bytes(data) > _MAX_HEADER:
         raise CheckpointError(
             f"{path}: not written, {len(data)} bytes with a header of {_header_bytes(data)} bytes exceed the limits of "
@@ -137,7 +137,7 @@ def to_bytes(value: Any, name: str) -> bytearray:
 
 
 def from_bytes(data: bytes | bytearray) -> Any:
-    """Restore the value that was passed to ``to_bytes``; no code can run.  Raises one of _DAMAGE for other bytes."""
+    """Restore the value that was passed to ``to_bytes``; no code can run.  Raises one of _READ_ERRORS for other bytes."""
     return _decoded(torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
 
 
@@ -171,8 +171,8 @@ def _decoded(value: Any) -> Any:
     return type(value)(map(_decoded, value)) if isinstance(value, list | tuple) else value
 
 
-def sign(content: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> bytes:
-    """Return the content of a file with packed fields and tensors."""
+def pack(content: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> bytes:
+    """Return the content of a file, with its SHA-256.  content: JSON fields; tensors: tensors by name."""
     described = {"format_version": FORMAT_VERSION, "sha256": _digest(content, tensors), "content": content}
     return safetensors.torch.save(tensors, {FORMAT: json.dumps(described)})
 
@@ -318,7 +318,7 @@ def _read(path: Path) -> dict[str, Any]:
         return _fields(described["content"], tensors)
     except CheckpointError:
         raise
-    except _DAMAGE as error:
+    except _READ_ERRORS as error:
         raise _damaged(path, error) from error
 
 
@@ -331,7 +331,10 @@ def _fields(content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> 
 
 
 def parse(data: bytes) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Return the entry FORMAT in the header of a safetensors file (None without one), and the tensors.  Raises _DAMAGE."""
+    """Return the entry FORMAT in the header of a safetensors file (None without one), and the tensors.
+
+    Raises one of _READ_ERRORS for damaged data.
+    """
     tensors = safetensors.torch.load(data)
     header = json.loads(data[8 : 8 + _header_bytes(data)])
     return json.loads(header.get("__metadata__", {}).get(FORMAT, "null")), tensors

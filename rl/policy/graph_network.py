@@ -7,7 +7,7 @@ The layers encode each distinct graph of a minibatch once (``GraphBatch``, ``Gra
 then come from the nodes at 13 cells and from the mean of all nodes.  The cells are the ninja's cell, the eight around it, and
 those of switch, exit and both waypoints.  While the weights do not change, as in a rollout, ``cache`` caches graphs.
 
-There is neither batch norm nor dropout, so the encoding of a graph does not depend on other graphs.
+Without batch norm and dropout, the encoding of a graph does not depend on other graphs, except for rounding.
 Sources: Kipf & Welling 2017 (GCN, here with the mean), Veličković et al. 2018 (GAT), Hu et al. 2020 (HGT).
 ``docs/lab/decisions.md`` explains why the project has its own implementations.
 """
@@ -198,6 +198,7 @@ class AttentionLayer(nn.Module):
         self.value = nn.Linear(inputs, network.width)
         self.scores = nn.Linear(inputs, 2 * network.heads, bias=False)  # two scores of a node: as source and as target
         self.slot = nn.Parameter(torch.zeros(NUM_SLOTS, network.heads))
+        # relation of each slot for ``attend``: one for all, so that the messages of all slots are summed
         self.register_buffer("all_alike", torch.zeros(NUM_SLOTS, dtype=torch.int64), persistent=False)
 
     def forward(self, nodes: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
@@ -312,7 +313,7 @@ class GraphLayers(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class _Encoded:
-    """G encoded graphs.
+    """Node features of G encoded graphs.
 
     nodes: float[N, W], features of the nodes of all graphs.
     means: float[G, W], mean over the nodes of each graph.
@@ -348,7 +349,7 @@ class _Cache:
 
 
 def _grown(tensor: torch.Tensor, rows: int) -> torch.Tensor:
-    """Return the tensor, or a copy of it in a larger one, with at least ``rows`` rows."""
+    """Return a tensor with at least ``rows`` rows: the given one, or a larger copy."""
     if rows <= len(tensor):
         return tensor
     larger = tensor.new_empty(max(rows, 2 * len(tensor)), *tensor.shape[1:])

@@ -330,7 +330,7 @@ class Encoder(nn.Module):
     """Network from raw observations to features float[N, fusion[-1]]: normaliser, one branch per modality, and fusion.
 
     architecture: name in ARCHITECTURES.
-    Raises ObservationError if the observation space, or a batch, lacks a key or has a wrong shape or dtype.
+    Raises ObservationError if a key is missing in the observation space or in a batch, or has a wrong shape or dtype.
     """
 
     def __init__(self, observation_space: spaces.Dict, architecture: str):

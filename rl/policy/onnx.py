@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
-from nppsim.errors import UserError, needed
+from nppsim.errors import UserError, import_optional
 from nppsim.io.reading import from_plain, parse_json, read_bytes
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
@@ -103,7 +103,7 @@ def to_onnx(policy: NppPolicy, *, frame_skip: int) -> bytes:
     Raises ExportError if ONNX cannot express the network or the policy has no statistics, and MissingPackageError
     without the extra ``onnx``.
     """
-    needed("onnxscript", "onnx")
+    import_optional("onnxscript", "onnx")
     check_exportable(policy)
     if policy.statistics is None:
         raise ExportError(f"{policy.architecture} has no observation statistics yet: train it before it is exported")
@@ -185,7 +185,7 @@ class OnnxPolicy:
 
     def __init__(self, data: bytes, file_name: object = "the network"):
         self._made_of = data, file_name
-        ort = needed("onnxruntime", "onnx")
+        ort = import_optional("onnxruntime", "onnx")
         options = ort.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
         options.log_severity_level = 4  # no log messages; errors are raised

@@ -1,4 +1,4 @@
-"""Players: policies together with what they remember of the episodes of a batch of environments.
+"""Players: policies with the state of their current episodes, for a batch of environments.
 
     player = player_of(policy, num_envs)
     actions = player.act(obs, envs, deterministic=False, rng=rng)     # obs: observations [k, ...] of the environments envs
@@ -25,8 +25,8 @@ from rl.policy.policy import NppPolicy, death_penalty, sample_actions
 from rl.policy.recurrent import RECURRENT_STATE
 from rl.policy.subtasks import SUBTASK, ActiveSubtasks
 
-BURST = 30  # decisions of exploration, and of the policy between explorations
-LONGEST_REPEAT = 20  # decisions for which exploration repeats an action
+BURST = 30  # number of decisions of exploration, then of the policy, in turn
+MAX_REPEAT = 20  # largest number of decisions for which exploration repeats an action
 PATH, LOOK_AHEAD = "reachability_features", "foresight"
 _PATH = layout.slots(layout.SPECS[PATH].components)
 
@@ -36,12 +36,12 @@ class Player:
 
     policy: any object with a method ``act`` as in NppPolicy.
     subtasks: int64[N, 2], the active subtasks; None without subtasks.
-    memory: arrays [N, ...] of everything that the player remembers of its episodes.
+    episode_state: arrays [N, ...], the complete state of the player in each episode.
     phase: number of decisions of a phase of exploration, see ``exploration_failed``.
     """
 
     subtasks: np.ndarray | None = None
-    memory: tuple[np.ndarray, ...] = ()
+    episode_state: tuple[np.ndarray, ...] = ()
     phase = 2 * BURST
 
     def __init__(self, policy: Any):
@@ -67,7 +67,7 @@ class Player:
     def backtrack(self, rng: torch.Generator | None) -> dict[int, int]:
         """Return to earlier states of episodes, after a step of the simulator; see ``BacktrackingPlayer``.
 
-        The simulator has the observations of these states.  Returns environment -> number of decisions taken back.
+        The simulator has the observations of these states.  Returns environment -> number of undone decisions.
         """
         return {}
 
@@ -80,10 +80,10 @@ class HierarchicalPlayer(Player):
     def __init__(self, policy: NppPolicy, num_envs: int):
         super().__init__(policy)
         assert policy.high_level is not None
-        self._subtasks = ActiveSubtasks(num_envs, policy.high_level.longest)
+        self._subtasks = ActiveSubtasks(num_envs, policy.high_level.max_decisions)
         self._begins = np.ones(num_envs, bool)
-        self.subtasks = self._subtasks.now
-        self.memory = (self._subtasks.now, self._subtasks.begun, self._begins)
+        self.subtasks = self._subtasks.active
+        self.episode_state = (self._subtasks.active, self._subtasks.start_quantities, self._begins)
 
     def begin(self, envs: np.ndarray) -> None:
         self._begins[envs] = True
@@ -99,7 +99,7 @@ class HierarchicalPlayer(Player):
             chosen = logits.argmax(dim=1) if deterministic else sample_actions(logits, rng)
             self._subtasks.start(envs[over], chosen.numpy(), some)
         self._begins[envs] = False
-        observed = {**obs, SUBTASK: self._subtasks.now[envs]}
+        observed = {**obs, SUBTASK: self._subtasks.active[envs]}
         return self.policy.act(observed, deterministic=deterministic, rng=rng)
 
 
@@ -116,7 +116,7 @@ class RecurrentPlayer(Player):
         super().__init__(policy)
         assert policy.memory is not None
         self.states = np.zeros((num_envs, policy.memory.size), np.float32)
-        self.memory = (self.states,)
+        self.episode_state = (self.states,)
 
     def begin(self, envs: np.ndarray) -> None:
         self.states[envs] = 0
@@ -125,7 +125,7 @@ class RecurrentPlayer(Player):
         self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
     ) -> np.ndarray:
         observed = {**obs, RECURRENT_STATE: self.states[envs]}
-        actions, self.states[envs] = self.policy.act_and_remember(observed, deterministic=deterministic, rng=rng)
+        actions, self.states[envs] = self.policy.act_with_states(observed, deterministic=deterministic, rng=rng)
         return actions
 
 
@@ -134,7 +134,7 @@ class ExploringPlayer(Player):
 
     After ``patience`` decisions without a new shortest path to the exit, it alternates BURST decisions of exploration and
     BURST decisions of the inner player, until the path gets shorter.  Exploration samples an action of the policy and
-    repeats it for 1 to LONGEST_REPEAT decisions, or until look-ahead calls it deadly.
+    repeats it for 1 to MAX_REPEAT decisions, or until look-ahead calls it deadly.
 
     inner: player whose policy observes ``reachability_features``.
     """
@@ -144,10 +144,10 @@ class ExploringPlayer(Player):
         self.inner, self.patience = inner, patience
         self.subtasks = inner.subtasks
         self._shortest = np.full(num_envs, np.inf)  # px, shortest path to the exit in this episode
-        self._waiting = np.zeros(num_envs, np.int64)  # decisions since then
+        self._waiting = np.zeros(num_envs, np.int64)  # decisions since the path last became shorter
         self._action = np.zeros(num_envs, np.int64)  # repeated action
         self._repeats = np.zeros(num_envs, np.int64)  # decisions for which it is still repeated
-        self.memory = (*inner.memory, self._shortest, self._waiting, self._action, self._repeats)
+        self.episode_state = (*inner.episode_state, self._shortest, self._waiting, self._action, self._repeats)
 
     def begin(self, envs: np.ndarray) -> None:
         self.inner.begin(envs)
@@ -167,7 +167,7 @@ class ExploringPlayer(Player):
         if explores.any():
             deadly = self._deadly(obs, explores, envs)
             new = explores & ((self._repeats[envs] == 0) | deadly)
-            lengths = torch.randint(1, LONGEST_REPEAT + 1, (len(envs),), generator=rng).numpy()
+            lengths = torch.randint(1, MAX_REPEAT + 1, (len(envs),), generator=rng).numpy()
             self._action[envs[new]], self._repeats[envs[new]] = actions[new], lengths[new]
             actions[explores] = self._action[envs[explores]]
             self._repeats[envs[explores]] -= 1
@@ -209,8 +209,8 @@ def act_in_part(
 def player_of(policy: Any, num_envs: int, patience: int = 0) -> Player:
     """Return the player that fits a policy, for N environments at the start of their episodes.
 
-    patience: decisions without progress after which an ``ExploringPlayer`` explores.  0: never; other policies than those
-        that observe path lengths never do.
+    patience: decisions without progress after which an ``ExploringPlayer`` explores; 0: never.  Policies that do not
+        observe path lengths never explore.
     """
     player = Player(policy)
     if isinstance(policy, NppPolicy) and policy.high_level is not None:
@@ -236,7 +236,7 @@ class PickledPolicy:
 
     @classmethod
     def of(cls, policy: Any, own: Iterable[str] = ()) -> "PickledPolicy":
-        """Pickle a policy.  own: plug-ins of the policy, whose files must have the same paths on all machines."""
+        """Pickle a policy.  own: names of its plug-ins; their files must have the same paths on all machines."""
         names = (str(Path(plugin).resolve()) if plugin.endswith(".py") else plugin for plugin in own)
         return cls(pickle.dumps(policy), tuple(names))
 

@@ -22,11 +22,11 @@ from nppsim.observe.statistics import ObservationStatistics
 from rl.policy.architectures import get_architecture
 from rl.policy.mirror import averaged, with_mirror_images
 from rl.policy.networks import DeepHeads, Encoder, ObservationError, check_batch
-from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, Memory
+from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, RecurrentLayer
 from rl.policy.subtasks import SUBTASK, HighLevelPolicy
 
 LEARNING_RATE = 3e-4  # default of the optimiser; imitation and PPO set their own
-DEATH_PENALTY = 20.0  # least penalty of an action that kills or leads to a dead end; ``death_penalty`` adds up to this
+DEATH_PENALTY = 20.0  # minimum penalty of an action that leads to death; an early death costs up to twice as much
 GAINS = {"features_extractor": math.sqrt(2), "mlp_extractor": math.sqrt(2), "action_net": 0.01, "value_net": 1.0}
 
 
@@ -56,7 +56,7 @@ class NppPolicy(nn.Module):
         self.features_extractor = Encoder(observation_space, architecture)
         width = self.features_extractor.features_dim
         self.high_level = HighLevelPolicy(width, chosen.subtasks) if chosen.subtasks else None
-        self.memory = Memory(width, chosen.memory) if chosen.memory else None
+        self.memory = RecurrentLayer(width, chosen.memory) if chosen.memory else None
         self.mlp_extractor: MlpExtractor | DeepHeads
         if chosen.deep is None:
             self.mlp_extractor = MlpExtractor(width, list(chosen.heads), nn.ReLU, device="cpu")
@@ -75,7 +75,7 @@ class NppPolicy(nn.Module):
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """Adam, made at the first use, because PyTorch then imports its compiler, which takes two seconds."""
+        """Adam, created at the first use: creating it makes PyTorch import its compiler, which takes two seconds."""
         if self._optimizer is None:
             # fused: one kernel for all tensors, as small networks spend most time on launches
             self._optimizer = torch.optim.Adam(self.parameters(), lr=self._learning_rate, eps=1e-5, fused=True)
@@ -165,7 +165,7 @@ class NppPolicy(nn.Module):
         assert self.high_level is not None
         return self.high_level.choose(self.features(observations), observations)
 
-    def may_lack_gradient(self, name: str) -> bool:
+    def gradient_is_optional(self, name: str) -> bool:
         """Return True for the tensors of the high level, which have no gradient if no subtask is chosen."""
         return name.startswith(self._architecture.fresh)
 
@@ -209,10 +209,10 @@ class NppPolicy(nn.Module):
         """
         if self.memory:
             raise _needs_player(self.architecture)
-        return self.act_and_remember(obs, deterministic=deterministic, rng=rng)[0]
+        return self.act_with_states(obs, deterministic=deterministic, rng=rng)[0]
 
     @torch.no_grad()
-    def act_and_remember(
+    def act_with_states(
         self, obs: Mapping[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None = None
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return actions as ``act``, and the new recurrent states float32[N, size] (None for a feed-forward policy)."""
@@ -256,7 +256,7 @@ class NppPolicy(nn.Module):
             states = np.zeros((rows, self.memory.size), np.float32) if state is None else state[0]
             begins = np.zeros(rows, bool) if episode_start is None else np.asarray(episode_start, bool)
             arrays[RECURRENT_STATE] = np.where(begins[:, None], np.float32(0), states)
-        actions, new = self.act_and_remember(arrays, deterministic=deterministic)
+        actions, new = self.act_with_states(arrays, deterministic=deterministic)
         return (actions if batched else actions[0]), (None if new is None else (new,))
 
 
@@ -281,10 +281,10 @@ def _own_axes(shape: tuple[int, ...], values: np.ndarray) -> tuple[int, ...]:
 
 
 def death_penalty(foresight: torch.Tensor) -> torch.Tensor:
-    """Return float32[N, 6] to subtract from logits, above 0 for actions that lead to death in all branches or to a dead end.
+    """Return penalties float32[N, 6] to subtract from logits: above 0 for actions that lead to death in all branches.
 
-    The penalty is finite, so that losses and gradients are finite.  Among such actions, it is smallest for the latest
-    death.
+    The look-ahead also counts dead ends as death.  The penalty is finite, so that losses and gradients are finite.  The
+    later the death, the smaller is the penalty.
     foresight: float32[N, 6, 4, 11] or [N, 264], raw observations.
     """
     branches = foresight.unflatten(1, (NUM_ACTIONS, -1, len(AHEAD))) if foresight.dim() == 2 else foresight

@@ -1,6 +1,6 @@
 """GRU of a recurrent policy, between encoder and heads.
 
-    memory = Memory(features=256, size=64)
+    memory = RecurrentLayer(features=256, size=64)
     features, states = memory(features, observations)       # float[N, 256] for the heads, new states float32[N, 64]
 
 The state before a decision is the observation RECURRENT_STATE: float32[N, size], zero at the start of an episode.  A rollout
@@ -23,8 +23,8 @@ FOLLOWS = "follows"  # key of the observation: True if the row continues the seq
 Observations = Mapping[str, torch.Tensor]
 
 
-class Memory(nn.Module):
-    """GRU that adds a projection of its new state to the features.
+class RecurrentLayer(nn.Module):
+    """GRU layer that adds a projection of its new state to the features.
 
     features: number of features of the encoder.
     size: size of the recurrent state.

@@ -1,10 +1,10 @@
 """Subtasks of a hierarchical policy: the high-level network that chooses them, and the active subtask of each environment.
 
-    high_level = HighLevelPolicy(features=256, longest=50)
+    high_level = HighLevelPolicy(features=256, max_decisions=50)
     high_level(features, observations)                            # features for the low level, float[N, 256]
     logits, values = high_level.choose(features, observations)    # logits float32[N, 5] of the subtasks, values float32[N]
 
-    subtasks = ActiveSubtasks(num_envs, longest=50)
+    subtasks = ActiveSubtasks(num_envs, max_decisions=50)
     subtasks.start(envs, chosen, obs)                             # obs: raw observations of the environments envs
     over, completed = subtasks.step(obs, ended)                   # after a decision in every environment
 
@@ -13,12 +13,12 @@ rollout stores it with each decision.  With index NO_SUBTASK, the features are t
 this observation, the network uses the most probable subtask with age 0, as at the start of an episode.
 The conditioning weights are initially zero, so the weights of a policy without subtasks act unchanged.
 
-A subtask ends when it is completed, after ``longest`` decisions, or with its episode.  It is completed when:
+A subtask ends when it is completed, after ``max_decisions`` decisions, or with its episode.  It is completed when:
 
     exit_switch   the exit switch is taken
-    locked_door   one more of the five observed doors is open than at its start
+    locked_door   more of the five observed doors are open than at the start
     exit          the level is won, which ends the episode
-    mine          the path to the exit is shorter than at the start by more than the nearest hazard was away
+    mine          the path to the exit became shorter by more than the initial distance of the nearest hazard
     explore       the ninja is EXPLORED_PX away from its position at the start
 
 Source: Sutton, Precup & Singh 1999 (options).
@@ -58,12 +58,12 @@ class HighLevelPolicy(nn.Module):
     """High-level policy over subtasks, its value function, and the conditioning of the low level.
 
     features: number of features of the encoder.
-    longest: largest number of decisions of a subtask, and the unit of its age.
+    max_decisions: largest number of decisions of a subtask, and the unit of its age.
     """
 
-    def __init__(self, features: int, longest: int):
+    def __init__(self, features: int, max_decisions: int):
         super().__init__()
-        self.longest = longest
+        self.max_decisions = max_decisions
         # not an nn.Linear: without an active subtask, these weights are unused and have no gradient
         self.condition = nn.Parameter(torch.zeros(features, len(SUBTASKS) * PER_SUBTASK))
         last = nn.Linear(HIDDEN, len(SUBTASKS))
@@ -80,7 +80,7 @@ class HighLevelPolicy(nn.Module):
         else:
             chosen = self.choose(features, observations)[0].argmax(dim=1)
             subtask = torch.stack([chosen, torch.zeros_like(chosen)], dim=1)
-        return features + subtask_features(observations, subtask, self.longest) @ self.condition.T
+        return features + subtask_features(observations, subtask, self.max_decisions) @ self.condition.T
 
     def choose(self, features: torch.Tensor, observations: Observations) -> tuple[torch.Tensor, torch.Tensor]:
         """Return logits float32[N, 5] of the subtasks (IMPOSSIBLE for those without a target) and values float32[N]."""
@@ -126,17 +126,17 @@ def targets(observations: Observations) -> torch.Tensor:
     return found.masked_fill(~possible(observations)[:, :, None], 0.0)
 
 
-def subtask_features(observations: Observations, subtask: torch.Tensor, longest: int) -> torch.Tensor:
+def subtask_features(observations: Observations, subtask: torch.Tensor, max_decisions: int) -> torch.Tensor:
     """Return features float32[N, 25]: 1, age, offset and distance in the columns of the active subtask, 0 elsewhere.
 
     subtask: int64[N, 2], the observation SUBTASK.
-    longest: number of decisions that is the unit of the age.
+    max_decisions: number of decisions that is the unit of the age.
     """
     chosen = subtask[:, 0].clamp(min=0)
     offset = targets(observations)[torch.arange(len(chosen), device=chosen.device), chosen] / NEAR_PX
     offset = offset / offset.norm(dim=1, keepdim=True).clamp(min=1.0).sqrt()  # compress large distances
     distance = offset.norm(dim=1)
-    time = subtask[:, 1].float() / longest
+    time = subtask[:, 1].float() / max_decisions
     values = torch.stack([torch.ones_like(time), time, offset[:, 0], offset[:, 1], distance], dim=1)
     active = nn.functional.one_hot(chosen, len(SUBTASKS)) * (subtask[:, :1] != NO_SUBTASK)
     return (active[:, :, None] * values[:, None]).flatten(1)
@@ -156,21 +156,21 @@ def _hazards(observations: Observations) -> torch.Tensor:
 class ActiveSubtasks:
     """Active subtasks of N environments.
 
-    longest: largest number of decisions of a subtask.
-    now: int64[N, 2], the observation SUBTASK.
-    begun: [N], result of ``quantities`` at the start of each subtask.
+    max_decisions: largest number of decisions of a subtask.
+    active: int64[N, 2], the observation SUBTASK.
+    start_quantities: [N], result of ``quantities`` at the start of each subtask.
     """
 
-    def __init__(self, num_envs: int, longest: int):
-        self.longest = longest
-        self.now = np.zeros((num_envs, 2), np.int64)
-        self.now[:, 0] = NO_SUBTASK
-        self.begun = np.zeros(num_envs, _QUANTITIES)
+    def __init__(self, num_envs: int, max_decisions: int):
+        self.max_decisions = max_decisions
+        self.active = np.zeros((num_envs, 2), np.int64)
+        self.active[:, 0] = NO_SUBTASK
+        self.start_quantities = np.zeros(num_envs, _QUANTITIES)
 
     def start(self, envs: np.ndarray, chosen: np.ndarray, obs: Mapping[str, np.ndarray]) -> None:
         """Start the subtasks ``chosen``, int64[k].  obs: raw observations [k, ...] of the environments ``envs``, int64[k]."""
-        self.now[envs, 0], self.now[envs, 1] = chosen, 0
-        self.begun[envs] = quantities(obs)
+        self.active[envs, 0], self.active[envs, 1] = chosen, 0
+        self.start_quantities[envs] = quantities(obs)
 
     def step(
         self, obs: Mapping[str, np.ndarray], ended: np.ndarray, envs: np.ndarray | slice = slice(None)
@@ -181,22 +181,22 @@ class ActiveSubtasks:
         ended: bool[k], True if the decision ended its episode.  This ends the subtask, too; ``completed`` is then False.
         envs: int64[k], the environments; default: all.
         """
-        self.now[envs, 1] += 1
-        completed = is_completed(self.now[envs, 0], self.begun[envs], quantities(obs)) & ~ended
-        return ended | completed | (self.now[envs, 1] >= self.longest), completed
+        self.active[envs, 1] += 1
+        completed = is_completed(self.active[envs, 0], self.start_quantities[envs], quantities(obs)) & ~ended
+        return ended | completed | (self.active[envs, 1] >= self.max_decisions), completed
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the state for ``load`` as arrays of numbers."""
         return {
-            "now": self.now.copy(),
-            "begun": np.stack([self.begun[name].astype("f8") for name in _QUANTITIES.names or ()]),
+            "now": self.active.copy(),
+            "begun": np.stack([self.start_quantities[name].astype("f8") for name in _QUANTITIES.names or ()]),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore a ``state``."""
-        self.now[:] = state["now"]
+        self.active[:] = state["now"]
         for name, values in zip(_QUANTITIES.names or (), state["begun"], strict=True):
-            self.begun[name] = values
+            self.start_quantities[name] = values
 
 
 def quantities(obs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -213,15 +213,15 @@ def quantities(obs: Mapping[str, np.ndarray]) -> np.ndarray:
     return found
 
 
-def is_completed(subtask: np.ndarray, begun: np.ndarray, now: np.ndarray) -> np.ndarray:
-    """Return bool[N], True for completed subtasks.  begun, now: results of ``quantities`` then and now."""
+def is_completed(subtask: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Return bool[N], True for completed subtasks.  before, after: results of ``quantities`` at its start and now."""
     return np.select(
         [subtask == EXIT_SWITCH, subtask == LOCKED_DOOR, subtask == MINE, subtask == EXPLORE],
         [
-            now["switch_taken"],
-            now["open_doors"] > begun["open_doors"],
-            begun["path"] - now["path"] > begun["hazard"],
-            np.hypot(now["x"] - begun["x"], now["y"] - begun["y"]) >= EXPLORED_PX,
+            after["switch_taken"],
+            after["open_doors"] > before["open_doors"],
+            before["path"] - after["path"] > before["hazard"],
+            np.hypot(after["x"] - before["x"], after["y"] - before["y"]) >= EXPLORED_PX,
         ],
         default=False,
     )

@@ -1,7 +1,7 @@
 """Strict transfer of weights between networks.
 
-A policy that received only a part of the weights would train without an error, but lack pretraining.  So each source
-tensor must be used, and each target tensor must be copied or listed in ``fresh``.
+A policy that received only a part of the weights would train without an error, but from partly random weights.  So each
+source tensor must be used, and each target tensor must be copied or listed in ``fresh``.
 """
 
 from collections.abc import Collection, Iterable, Mapping

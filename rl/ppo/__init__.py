@@ -23,7 +23,7 @@ class OffPolicyRecurrentPPO(OffPolicy, RecurrentPPO):
 def make_ppo(
     env: Any, architecture: str, config: PPOConfig, *arguments: Any, from_stage: str | None = None, **keywords: Any
 ) -> PPO:
-    """Return the variant of PPO that network and settings need; the arguments are those of these classes."""
+    """Create the variant of PPO that network and settings need; other arguments are those of its constructor."""
     network, off_policy = get_architecture(architecture), is_off_policy(config)
     kind: type[PPO]
     if network.subtasks:

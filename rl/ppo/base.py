@@ -38,7 +38,7 @@ from rl.seeds import spawn_seeds
 
 PHASES = ("environment", "inference", "update")  # measured phases of training
 EPISODE_WINDOW = 100  # number of latest episodes in the means of ``rollout/``
-COUNTERS = (  # attributes in checkpoints
+COUNTERS = (  # attributes that checkpoints store under their names
     *("updates", "actor_updates", "critic_only", "kl_penalty_scale", "kl_penalty_start"),
     *("seconds", "cpu_seconds", "decisions_played", "num_timesteps", "n_passes"),
 )
@@ -47,7 +47,7 @@ Callback = BaseCallback | list[BaseCallback] | Callable | None
 
 
 class BasePPO:
-    """A PPO training without its rollouts and updates.
+    """Base class of PPO: everything except rollouts and updates.
 
     env: environments.
     architecture: name of an architecture.
@@ -102,7 +102,7 @@ class BasePPO:
             **self.buffer_settings,
         )
         self.rollout_buffer.all_gather = ranks.all_gather
-        # Each update sets its scheduled learning rate.
+        # ``rate`` is only the initial learning rate: each update sets the scheduled one.
         self.policy = NppPolicy(env.observation_space, architecture, statistics, plan.precision, rate).to(self.device)
         if env.sim.stacking != self.policy.stacking:
             raise ValueError(f"the simulator shows {env.sim.stacking}, {architecture} reads {self.policy.stacking}")
@@ -110,7 +110,7 @@ class BasePPO:
         self.rng = np.random.default_rng(seeds[2])
         self.action_rng = torch.Generator().manual_seed(seeds[3])
         self.pool = ThreadPool(plan.torch_threads)
-        # level of each decision; -1 in episodes that began at a start state
+        # Index of the level of each decision in the rollout; -1 in episodes that began at a start state.
         self._decided = np.zeros((self.n_steps, env.num_envs), np.int32)
         self._init_progress()
         self.active_config = self.rollout_config = config
@@ -218,6 +218,7 @@ class BasePPO:
         return self.elapsed_before_s + (0.0 if math.isnan(self._began) else time.perf_counter() - self._began)
 
     def _clocks(self) -> tuple[float, float]:
+        """Return wall time and CPU time of the process in seconds."""
         return time.perf_counter(), time.process_time()
 
     def _count_time(self, begin: tuple[float, float]) -> float:
@@ -339,13 +340,14 @@ class BasePPO:
         return ppo
 
     def restore(self, policy_state: Mapping[str, Any], optimizer_state: Mapping[str, Any], actor_updates: int) -> None:
-        """Load earlier weights.  actor_updates: the value of this attribute with those weights."""
+        """Load weights and optimiser state of an earlier update.  actor_updates: value of this attribute at that update."""
         self.policy.load_state_dict(policy_state)
-        self.policy.optimizer.load_state_dict(copy.deepcopy(dict(optimizer_state)))  # it would not copy tensors
+        # A copy, as the optimiser would change the tensors of the argument.
+        self.policy.optimizer.load_state_dict(copy.deepcopy(dict(optimizer_state)))
         self.actor_updates = actor_updates
 
     def process_state(self) -> dict[str, Any]:
-        """Return the state of this process."""
+        """Return the state that differs between processes: environments, curriculum and random generators."""
         return {
             **self.extra_state(),
             "environments": self.env.state(),

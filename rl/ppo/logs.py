@@ -1,6 +1,6 @@
 """Metrics of PPO (tags of Stable-Baselines3, and ``sim/``, ``reward/``, ``actions/``), written to CSV and TensorBoard.
 
-    log = ScalarLog(folder)                              # new run: deletes the table of an earlier attempt
+    log = ScalarLog(folder)                              # new run: deletes an existing table
     log = ScalarLog(folder, rows=8, purge_step=4097)     # resumed run: continues from the state at the checkpoint
     Logger(str(folder), log.outputs)
     log.written                                          # number of rows, for the next checkpoint
@@ -21,7 +21,7 @@ from stable_baselines3.common.logger import KVWriter, TensorBoardOutputFormat, f
 
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.io.files import append_text, naming, write_bytes
 from nppsim.io.reading import read_bytes
 from nppsim.physics.outcomes import WON
@@ -64,16 +64,16 @@ def update_metrics(losses: Sequence[Losses[float]], norms: Sequence[float], weig
     return metrics
 
 
-TABLE = "progress.csv"
-MAX_TABLE_BYTES = 1 << 28  # largest size of a table; usual tables have up to 5 MB
+CSV_FILE = "progress.csv"
+MAX_CSV_BYTES = 1 << 28  # largest size of a table; usual tables have up to 5 MB
 _REMEDY = "restore it from a copy of the run"
-BOARD = "tensorboard"
-RESULTS = ("rollout/success_rate", "eval/all_success")  # metrics that TensorBoard shows with the hyperparameters
+TENSORBOARD_FOLDER = "tensorboard"
+RESULTS = ("rollout/success_rate", "eval/all_success")  # metrics of the HPARAMS tab of TensorBoard
 GROUPS = ("time", "rollout", "eval", "overview", "train", "reward", "sim", "actions")  # tag prefixes in column order
 
 
 class ScalarLog:
-    """CSV table and TensorBoard events of PPO.
+    """Logger outputs of one run: CSV table and TensorBoard events.
 
     folder: folder of the run.
     rows: number of rows of the table to resume from; later rows are deleted.
@@ -83,8 +83,8 @@ class ScalarLog:
     """
 
     def __init__(self, folder: Path, rows: int = 0, purge_step: int | None = None):
-        self.table = CSVOutput(folder / TABLE, rows)
-        self.events = TensorBoardOutput(folder / BOARD, purge_step)
+        self.table = CSVOutput(folder / CSV_FILE, rows)
+        self.events = TensorBoardOutput(folder / TENSORBOARD_FOLDER, purge_step)
         self.outputs: list[KVWriter] = [self.events, self.table]
 
     @property
@@ -183,7 +183,7 @@ class CSVOutput(KVWriter):
 
 def read_table(path: Path) -> list[dict[str, str]]:
     """Return the complete rows of a table, column -> text; "" if a row has no value.  Raises EventsError if it is damaged."""
-    data = read_bytes(path, EventsError, MAX_TABLE_BYTES, _REMEDY)
+    data = read_bytes(path, EventsError, MAX_CSV_BYTES, _REMEDY)
     try:
         text = data[: data.rfind(b"\n") + 1].decode()  # the last row may be incomplete
         rows = list(csv.DictReader(io.StringIO(text), restval="", strict=True))
@@ -206,7 +206,7 @@ def write_settings(folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> N
     """
     if event_files(folder):
         return
-    hparams = needed("torch.utils.tensorboard.summary", "train").hparams
+    hparams = import_optional("torch.utils.tensorboard.summary", "train").hparams
     rows = [f"| {name} | {_cell(one['value'])} | {one['source']} |" for name, one in settings.items()]
     plain = {name: one["value"] for name, one in settings.items()}
     numbers = {name: value if isinstance(value, bool | int | float) else str(value) for name, value in plain.items()}

@@ -294,14 +294,16 @@ class PPO(BasePPO):
         return limit is not None and kl > KL_TOLERANCE * limit and not weights.critic_only
 
     def _learning_rate(self) -> float:
-        """Return the rate of the next update; after imitation, a warm-up limits the first steps of a new optimiser."""
+        """Return the learning rate of the next update; after imitation, it rises linearly over the first actor updates."""
         rate = self.active_config.learning_rate_at(self.progress)
         warmup = self.config.learning_rate_warmup_updates if self.reference is not None and not self.critic_only else 0
         return rate * min(1.0, (self.actor_updates + 1) / (warmup + 1))
 
     def _critic_warmup_ends(self) -> bool:
-        config, good = self.config, self.explained_variance >= self.config.critic_warmup_explained_variance
-        minimum = config.critic_warmup_min_updates if good else config.critic_warmup_max_updates
+        """Return True if the critic explains the returns after the minimum number of updates, or at the maximum number."""
+        config = self.config
+        explains = self.explained_variance >= config.critic_warmup_explained_variance
+        minimum = config.critic_warmup_min_updates if explains else config.critic_warmup_max_updates
         return self.updates >= min(minimum, config.critic_warmup_max_updates)
 
     def _update_curriculum(self) -> None:
@@ -314,12 +316,12 @@ class PPO(BasePPO):
         self.logger.record("sim/curriculum_s", time.perf_counter() - begin)
 
     def _record_update(self, weights: LossWeights, norms: list[torch.Tensor], metrics: Mapping[str, float]) -> None:
-        lengths = torch.stack(norms).tolist() if norms else []
-        if not all(map(math.isfinite, lengths)):
+        gradient_norms = torch.stack(norms).tolist() if norms else []
+        if not all(map(math.isfinite, gradient_norms)):
             raise DivergedError(f"update {self.updates}: a gradient is not finite; {NOT_FINITE}")
-        found = {**metrics, "explained_variance": self.explained_variance, "n_updates": self.n_passes}
-        found |= update_metrics(self.losses, lengths, weights)
-        self.record({f"train/{name}": value for name, value in found.items()})
+        metrics = {**metrics, "explained_variance": self.explained_variance, "n_updates": self.n_passes}
+        metrics |= update_metrics(self.losses, gradient_norms, weights)
+        self.record({f"train/{name}": value for name, value in metrics.items()})
 
 
 def compute_gae(

@@ -147,9 +147,10 @@ class RolloutBuffer:
 
 
 def grouped_order(steps: int, envs: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Return all samples in random order, int64[steps * envs], so that pairs of minibatches share a group of environments.
+    """Return a random order of all samples, int64[steps * envs], for minibatches that need few different graphs.
 
-    A minibatch encodes each distinct graph once, so one from a quarter of the environments has a quarter of the graphs.
+    The environments are divided into random groups.  The samples of one group fill two minibatches.  A minibatch encodes
+    each distinct graph once, so with four groups it encodes about a quarter of the graphs.
     If the sizes do not divide evenly, the order is random without groups.
     """
     groups = max(steps * envs // size // 2, 1)

@@ -30,7 +30,7 @@ from nppsim.generate import CATEGORIES, generate
 from nppsim.io.files import write_json
 from nppsim.io.reading import mismatch, read_json
 from nppsim.observe import layout
-from nppsim.observe.graph import announce, state_at_start
+from nppsim.observe.graph import register_bank, state_at_start
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.parallel.workers import OtherPrograms
@@ -41,15 +41,16 @@ from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE
 from rl.ppo.losses import Losses, LossWeights, Samples, ppo_losses, set_gradients
 
 ROUNDS = 6  # updates per candidate; only the fastest counts, as other programs may interfere
-ENOUGH_SECONDS = 4.0  # no further round begins after these seconds
+ENOUGH_SECONDS = 4.0  # time after which no further round begins
 GRAPH_LEVELS = 64  # number of generated levels for graph networks
-# Their categories, those of the shipped levels; the figures in hardware/data.toml were measured with them.
+# Categories of these levels.  The costs in hardware/data.toml were measured with these categories.
 GRAPH_CATEGORIES = tuple(name for name in CATEGORIES if name != "campaign_like")
-DECISIONS_PER_GRAPH = 4  # consecutive decisions that share a graph; about six in minibatches of rollouts
+DECISIONS_PER_GRAPH = 4  # number of consecutive decisions with the same graph; in real minibatches about six
 WEIGHTS = LossWeights(clip_range=0.2, vf_coef=0.5, ent_coef=0.01)
 FILE = CACHE_FOLDER.parent / "timings.json"  # beside the compiled kernels
-_TIMED = ("bc/thread_pool.py", "rl/policy/*.py", "rl/ppo/losses.py", "rl/ppo/update_benchmark.py")
+_TIMED_FILES = ("bc/thread_pool.py", "rl/policy/*.py", "rl/ppo/losses.py", "rl/ppo/update_benchmark.py")
 _REMEDY = "delete it; the measurements are then repeated"
+# Shape of the file for ``mismatch``: conditions of the measurement -> fields of ``hardware.Timings``.
 TIMINGS = {...: {"wall": [float], "processor": [float], "others": float, "date": str}}
 
 
@@ -120,7 +121,7 @@ class UpdateBenchmark:
         return Timings(wall.min(axis=0).tolist(), processor.min(axis=0).tolist(), others.share())
 
     def _minibatch(self, size: int) -> "_Minibatch":
-        """Return a minibatch of equal decisions, in segments for a recurrent network."""
+        """Return a synthetic minibatch, in segments for a recurrent network."""
         network, device = self.architecture, self.device
         zeros = torch.zeros(size, device=device)
         log_probs = torch.full((size, NUM_ACTIONS), 1 / NUM_ACTIONS, device=device).log()
@@ -179,7 +180,7 @@ def _observations(
 def _graph_bank() -> LevelBank:
     categories = [GRAPH_CATEGORIES[seed % len(GRAPH_CATEGORIES)] for seed in range(GRAPH_LEVELS)]
     bank = LevelBank([generate(category, seed)[0] for seed, category in enumerate(categories)])
-    announce(bank)
+    register_bank(bank)
     return bank
 
 
@@ -221,7 +222,7 @@ def machine_key(machine: Machine) -> str:
 def code_digest() -> str:
     """Return a digest (8 hex characters) of the source code that is timed."""
     root, digest = Path(__file__).parents[2], hashlib.sha256()
-    for path in sorted(path for pattern in _TIMED for path in root.glob(pattern)):
+    for path in sorted(path for pattern in _TIMED_FILES for path in root.glob(pattern)):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
 

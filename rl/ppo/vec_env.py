@@ -72,7 +72,7 @@ class BatchVecEnv(VecEnv):
     def set_options(self, options: list[dict] | dict | None = None) -> None:
         """Choose levels for the next reset: ``{"level": index}`` for all environments, or a list of one each.
 
-        Raises ValueError for a list of another length, an unknown option, or a level that the bank lacks.
+        Raises ValueError for a list of another length, an unknown option, or an index without a level in the bank.
         """
         super().set_options(options)
         if len(self._options) != self.num_envs:
@@ -109,20 +109,20 @@ class BatchVecEnv(VecEnv):
         """Restore a ``state``; return the observations.  Raises ConfigError for a state of other environments."""
         if state["levels"] != self._levels_digest():
             raise ConfigError("the stored episodes are of other levels, or in another order; use the same dataset")
-        stored, mine = state["snapshots"].shape, self.sim.snapshot(slice(None)).shape
-        if stored != mine:
+        stored, expected = state["snapshots"].shape, self.sim.snapshot(slice(None)).shape
+        if stored != expected:
             raise ConfigError(
-                f"the stored episodes are of {stored[0]} environments of {stored[1]} bytes, expected {mine[0]} of {mine[1]}; "
-                "use the same settings"
+                f"the stored episodes are of {stored[0]} environments of {stored[1]} bytes, expected {expected[0]} of "
+                f"{expected[1]} bytes; use the same settings"
             )
         self.sim.restore(slice(None), state["snapshots"])
-        waiting = np.asarray(state["next_level"])
+        next_level = np.asarray(state["next_level"])
         problem = impossible(self.sim.state, self.sim.bank, self.num_envs)
-        if waiting.shape != (self.num_envs,) or waiting.min() < 0 or waiting.max() >= len(self.sim.bank):
+        if next_level.shape != (self.num_envs,) or next_level.min() < 0 or next_level.max() >= len(self.sim.bank):
             problem = problem or "next levels that do not exist"
         if problem:
             raise ConfigError(f"the stored episodes are impossible: {problem}; the file was changed, use another one")
-        self.sim.next_level[:] = waiting
+        self.sim.next_level[:] = next_level
         self.sim.observe()
         return self._observations()
 
@@ -138,7 +138,7 @@ class BatchVecEnv(VecEnv):
             raise RuntimeError("step_wait() without step_async(); call step()")
         if self.sampler.wants_advantages:
             raise ConfigError(
-                "learns from the advantages of this project's PPO, which other algorithms do not provide; all levels would "
+                "learns from the advantages of this project's PPO, which other algorithms do not pass on; all levels would "
                 "stay equally likely: choose another one",
                 "curriculum",
                 self.sampler.config.strategy,

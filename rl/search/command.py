@@ -223,8 +223,8 @@ def write_demonstrations(solved: Iterable[Solved], folder: Path) -> None:
                 category = one.task.category
                 if category not in writers:
                     writers[category] = stack.enter_context(ReplayWriter(folder / f"{category}.h5"))
-                about = {"source": SOURCE, "found_by": one.solution.found_by, "par_frames": one.task.par_frames}
-                writers[category].append(one.replay, category=category, **about)
+                metadata = {"source": SOURCE, "found_by": one.solution.found_by, "par_frames": one.task.par_frames}
+                writers[category].append(one.replay, category=category, **metadata)
 
 
 def _write_report(arguments: SolveArguments, settings: SolveSettings, solved: Sequence[Solved]) -> None:

@@ -214,7 +214,7 @@ class _Beam:
     rows: uint8[states, B], snapshots of the states in the beam.
     nodes: int64[states], node of each state in the search tree.
     costs: float64[states], negative log-probability of their action sequences, minus the smallest one.
-    covered_there: float64[states], covered path length in px.
+    covered_px: float64[states], covered path length.
     next_costs: float64[states, 6], negative log-probability of each next action.
     frame: frame of the episode, equal for all states.
     """
@@ -229,7 +229,7 @@ class _Beam:
         self._parents, self._actions = [-1], [-1]  # parent of each node, and the action that leads from it to the node
         self.envs.restore(0, start)
         self.nodes, self.costs, self.rows = np.zeros(1, int), np.zeros(1), start[None]
-        self.covered_there = self.covered(1)
+        self.covered_px = self.covered(1)
         self.frame = int(self.envs.state.ninja["frame"][0])
         self.next_costs = self.evaluate(self.rows)
 
@@ -243,10 +243,10 @@ class _Beam:
             return self.actions_to(self.nodes[parents[winner]], int(actions[winner]), winner)
         chosen = self.ranked(parents, costs)
         if self.settings.width > 1:  # a policy that stands still and waits for a mover stays in one cell
-            chosen = self.fresh(chosen, self.settings.width)
+            chosen = self.select_unvisited(chosen, self.settings.width)
         self.rows, self.frame = self.envs.snapshot(chosen), self.frame + self.frame_skip
         if chosen.size:
-            self.covered_there = self.covered(len(parents))[chosen]
+            self.covered_px = self.covered(len(parents))[chosen]
             self.nodes = self.add_nodes(self.nodes[parents[chosen]], actions[chosen])
             self.costs = costs[chosen] - costs[chosen].min()
             self.next_costs = self.evaluate(self.rows)
@@ -255,7 +255,7 @@ class _Beam:
     def ranked(self, parents: np.ndarray, costs: np.ndarray) -> np.ndarray:
         """Return the environments with running episodes, in descending order of their scores."""
         covered, settings = self.covered(len(parents)), self.settings
-        speed = (covered - self.covered_there[parents]) / self.frame_skip
+        speed = (covered - self.covered_px[parents]) / self.frame_skip
         scores = covered + settings.speed_weight * speed - settings.cost_weight * costs
         scores += settings.noise * self.search.rng.random(len(parents))
         order = np.argsort(-scores, kind="stable")
@@ -289,7 +289,7 @@ class _Beam:
         """
         return self.envs.state.progress["potential"][:count] * max(self.length, MIN_PATH)
 
-    def fresh(self, environments: Iterable[int], limit: int) -> np.ndarray:
+    def select_unvisited(self, environments: Iterable[int], limit: int) -> np.ndarray:
         """Select the first ``limit`` environments whose states are in unvisited cells, and mark these cells as visited."""
         state, world = self.envs.state, self.search.bank.world
         found: list[int] = []

@@ -1,4 +1,4 @@
-"""Levels to solve, with the par and recording that results are compared with."""
+"""Levels to solve, each with its par and its recorded run, if there are any, to compare the result with."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,14 +77,14 @@ def _tasks(path: Path) -> Iterator[SolveTask]:
     elif path.is_dir():
         for file, category in sorted(files.items()):
             name = file.relative_to(path).as_posix()
-            if _holds_replays(file):
-                yield from _of_replays(file, name)
+            if _contains_replays(file):
+                yield from _tasks_of_replays(file, name)
             else:
                 yield SolveTask(name, category, Level.load(file))
-    elif _holds_replays(path):
-        yield from _of_replays(path, path.name)
+    elif _contains_replays(path):
+        yield from _tasks_of_replays(path, path.name)
     else:
-        yield _of_level(path)
+        yield _task_of_level(path)
 
 
 def _format_of_index(folder: Path) -> object:
@@ -93,7 +93,8 @@ def _format_of_index(folder: Path) -> object:
     return index.get("format") if isinstance(index, dict) else None
 
 
-def _holds_replays(path: Path) -> bool:
+def _contains_replays(path: Path) -> bool:
+    """Return True for a replay, an attract file or a replay set."""
     return is_named_like_replays(path) or is_replay_set(path) or _is_attract(path)
 
 
@@ -108,7 +109,7 @@ def _is_attract(path: Path) -> bool:
     return True
 
 
-def _of_replays(file: Path, name: str) -> Iterator[SolveTask]:
+def _tasks_of_replays(file: Path, name: str) -> Iterator[SolveTask]:
     """Yield the level of a replay, or of each replay in a set."""
     replays = list(read_file(file)) if file.is_file() else [Replay.load(file)]
     for number, replay in enumerate(replays):
@@ -117,7 +118,7 @@ def _of_replays(file: Path, name: str) -> Iterator[SolveTask]:
         yield SolveTask(f"{name}#{number}" if len(replays) > 1 else name, RECORDED, replay.level, None, *known)
 
 
-def _of_level(path: Path) -> SolveTask:
+def _task_of_level(path: Path) -> SolveTask:
     """Read a level file, with category and par if it is in a level set."""
     level = Level.load(path)
     for folder in path.absolute().parents:

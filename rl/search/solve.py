@@ -25,8 +25,9 @@ PLANNER = "planner"  # name of the best-first searches of the planner
 EPISODES = "episodes"  # name of the search by sampled episodes of the agent
 # Guided searches, made in this order until one finds a run: (name, number of states or episodes).
 ATTEMPTS = (("agent", 1), ("beam of 4", 4), (EPISODES, 16), ("beam of 16", 16))
-PLANNER_PARAMS = (BEST_FIRST._replace(min_hold=2), BEST_FIRST)  # of the searches that follow
-TURN = 200_000  # frames that each of them simulates before another one may end the search
+# Parameters of the best-first searches of the planner, which run in parallel if all guided searches fail.
+PLANNER_PARAMS = (BEST_FIRST._replace(min_hold=2), BEST_FIRST)
+FRAMES_PER_TURN = 200_000  # frames that each of them simulates before their results are compared
 UNLIMITED = 10**12  # budget in frames of searches with a time limit
 GUIDED_FRAMES = 200_000  # maximum frames for guided beams that search for shorter runs; the planner gets the rest
 # Parameters of beams that search for shorter runs: these first, then random combinations of the values below.
@@ -192,7 +193,7 @@ def _planned(search: GuidedSearch, seed: int, budget: FrameBudget) -> WinningRun
                     for rng, params in zip(rngs, PLANNER_PARAMS, strict=True)
                 ]
                 seed += 1
-            frames = min(TURN, budget.left // len(searches) + 1)
+            frames = min(FRAMES_PER_TURN, budget.left // len(searches) + 1)
             before = sum(one.simulated for one in searches)
             runs = [run for run in pool.map(BestFirst.advance, searches, [frames] * len(searches)) if run is not None]
             budget.spend(sum(one.simulated for one in searches) - before)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rl.studio.agent import WatchedAgent
+from rl.studio.agent import LoadedAgent
 from rl.studio.training import read_experiment
 
 
@@ -18,9 +18,9 @@ class CheckpointPlugin:
         """shipped: file of the agent shipped with the project."""
         self._shipped = shipped
 
-    def load_agent(self, path: Path) -> WatchedAgent:
+    def load_agent(self, path: Path) -> LoadedAgent:
         """Load a checkpoint or an exported network.  Raises CheckpointError or ExportError."""
-        return WatchedAgent(path)
+        return LoadedAgent(path)
 
     def shipped_agent(self) -> Path | None:
         """Return the file of the shipped agent, or None if it is missing."""

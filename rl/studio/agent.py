@@ -29,10 +29,10 @@ from rl.policy.player import Player, player_of
 from rl.policy.policy import NppPolicy
 from rl.policy.subtasks import SUBTASKS
 
-TOGETHER = 64  # episodes per batch of ``evaluate``; closing the iterator takes effect at the end of a batch
+BATCH_EPISODES = 64  # episodes per batch of ``evaluate``; closing the iterator takes effect at the end of a batch
 
 
-class WatchedAgent:
+class LoadedAgent:
     """An agent loaded from a file; see ``nppsim.studio.agents.StudioAgent``.
 
     Raises CheckpointError for an invalid checkpoint, ExportError for an invalid exported network.
@@ -80,17 +80,17 @@ class WatchedAgent:
         )
         player = with_backtracking(player_of(policy, 1, PATIENCE), sim, HORIZON)
         rng = torch.Generator().manual_seed(seed)
-        only, before, frames_before = np.zeros(1, np.int64), np.zeros(len(TERMS)), 0
+        first_env, before, frames_before = np.zeros(1, np.int64), np.zeros(len(TERMS)), 0
         pending: list[Decision] = []  # decisions that may be taken back
         obs = sim.reset()
         if start is not None:
             start.put(sim, 0)
-            obs, frames_before = sim.observe(only), int(start.ninja["frame"])
-            sim.forget_frames(only)
+            obs, frames_before = sim.observe(first_env), int(start.ninja["frame"])
+            sim.forget_frames(first_env)
         over = False
         while not over:
             seen = {key: sim.latest[key][0].copy() for key in policy.observations}
-            action = player.act(obs, only, deterministic=deterministic, rng=rng)
+            action = player.act(obs, first_env, deterministic=deterministic, rng=rng)
             note = _note(player)
             logged = torch.log_softmax(latest["logits"], dim=0)
             obs = sim.step(action)
@@ -119,18 +119,18 @@ class WatchedAgent:
     ) -> Generator[EpisodeEnd, None, None]:
         """Play episodes on each level; see ``StudioAgent``.  Equal arguments give equal results."""
         policy = copy.deepcopy(self._policy)
-        width, number = max(TOGETHER // episodes, 1), 0
+        width, number = max(BATCH_EPISODES // episodes, 1), 0
         for first in range(0, len(levels), width):
             group = levels[first : first + width]
-            for begun in range(0, episodes, TOGETHER):
+            for begun in range(0, episodes, BATCH_EPISODES):
                 suite = EvaluationSuite(
                     [(level, "") for level in group],
                     episodes_per_category=None,
-                    episodes_per_level=min(episodes - begun, TOGETHER),
+                    episodes_per_level=min(episodes - begun, BATCH_EPISODES),
                     seed=seed + number,
                     frame_skip=self.frame_skip,
                     observations=policy.observations,
-                    num_envs=TOGETHER,
+                    num_envs=BATCH_EPISODES,
                     threads=1,
                     stacking=policy.stacking,
                     patience=PATIENCE,

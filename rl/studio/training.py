@@ -18,9 +18,9 @@ from rl.evaluation.results import ResultsError
 from rl.events import Scalars
 from rl.experiment.record import BC_POLICY, SUMMARY
 from rl.experiment.report import CHARTS, STAGE, Chart, shown_line, stage_names, stages
-from rl.ppo.logs import TABLE, read_table
-from rl.training.runs import Run, find_runs
-from rl.training.training_state import Checkpoints
+from rl.ppo.logs import CSV_FILE, read_table
+from rl.training.runs import StoredRun, find_runs
+from rl.training.training_state import CheckpointFolder
 
 POINTS = 400  # maximum number of points per line of a chart, about the width of a chart in px
 LOG_LINES = 40
@@ -46,13 +46,13 @@ def read_experiment(folder: Path) -> dict[str, Any]:
         "name": folder.resolve().name,
         "finished": (folder / SUMMARY).is_file(),
         "written": written,
-        "log": _end_of(log) if log.is_file() else [],
+        "log": _last_lines(log) if log.is_file() else [],
         "runs": [_run(run) for run in find_runs(folder)] if begun else [],
     }
 
 
-def _run(run: Run) -> dict[str, Any]:
-    scalars = _scalars(run.folder / TABLE)
+def _run(run: StoredRun) -> dict[str, Any]:
+    scalars = _scalars(run.folder / CSV_FILE)
     reached = stages(scalars)
     return {
         "label": run.label,
@@ -63,11 +63,11 @@ def _run(run: Run) -> dict[str, Any]:
         "stage": reached[-1].name if reached else None,
         "stages": [{"begin": stage.begin, "name": stage.name} for stage in reached],
         "charts": [_chart(chart, scalars) for chart in CHARTS if chart.tag in scalars],
-        "checkpoint": _newest(run.folder),
+        "checkpoint": _newest_checkpoint(run.folder),
     }
 
 
-def _total(run: Run) -> int | None:
+def _total(run: StoredRun) -> int | None:
     """Return the configured number of PPO decisions of a training run, or None if it is unknown."""
     settings = _object(run.folder / RUN_FILE).get("settings", {})
     value = settings.get("ppo.total_timesteps", {}).get("value")
@@ -118,17 +118,17 @@ def _numbers(values: np.ndarray) -> list[float | None]:
     return [round(value, 6) if np.isfinite(value) else None for value in values.tolist()]
 
 
-def _newest(folder: Path) -> dict[str, Any] | None:
+def _newest_checkpoint(folder: Path) -> dict[str, Any] | None:
     """Describe the newest checkpoint of PPO, or the BC policy if there is none; None without both."""
     bc_policy = folder / BC_POLICY
-    made = Checkpoints(folder / "checkpoints", keep=1).existing() or ([bc_policy] if bc_policy.is_file() else [])
+    made = CheckpointFolder(folder / "checkpoints", keep=1).existing() or ([bc_policy] if bc_policy.is_file() else [])
     if not made:
         return None
     path = made[-1]
     return {"path": str(path), "name": path.stem, "written": path.stat().st_mtime}
 
 
-def _end_of(log: Path) -> list[str]:
+def _last_lines(log: Path) -> list[str]:
     with open(log, "rb") as file:
         file.seek(max(log.stat().st_size - _LOG_BYTES, 0))
         return file.read().decode("utf-8", errors="replace").splitlines()[-LOG_LINES:]

@@ -1,1 +1,1 @@
-"""Comparison of runs, A/B experiments, sweeps and export."""
+"""Implementation of the scripts that check, evaluate, compare, average, sweep and export trainings and agents."""

@@ -28,7 +28,7 @@ from rl.evaluation.comparison import LEVELS_FILE, Comparison, compare, compariso
 from rl.evaluation.results import ResultsError
 from rl.experiment.record import SUMMARY
 from rl.tools.compare import RunsComparison, Tolerance, compare_runs
-from rl.training.runs import Run, find_runs
+from rl.training.runs import StoredRun, find_runs
 
 PLAN = "plan.json"
 RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from")  # flags that the comparison sets
@@ -250,7 +250,7 @@ def compare_arms(settings: ABSettings, folder: Path) -> ABComparison:
     return ABComparison(settings, found, test)
 
 
-def _training(folder: Path, arm: str, seed: int) -> Run:
+def _training(folder: Path, arm: str, seed: int) -> StoredRun:
     run = finished(folder, arm, seed)
     if run is None:
         raise ResultsError(f"{folder}: no finished run {arm}_seed{seed}; run the comparison again to make it")

@@ -22,7 +22,7 @@ from rl.evaluation.comparison import Comparison, compare, format_difference
 from rl.evaluation.results import ALL, History, ResultsError, level_wins
 from rl.events import Scalars
 from rl.training.digests import Divergence, first_divergence
-from rl.training.runs import Run, differences, explanation
+from rl.training.runs import StoredRun, differences, explanation
 
 GRID = 50  # number of points at which learning curves are compared
 RETURN = "rollout/ep_rew_mean"
@@ -180,7 +180,7 @@ class RunsComparison:
         }
 
 
-def compare_runs(a: Sequence[Run], b: Sequence[Run], tolerance: Tolerance) -> list[RunsComparison]:
+def compare_runs(a: Sequence[StoredRun], b: Sequence[StoredRun], tolerance: Tolerance) -> list[RunsComparison]:
     """Compare B with A, label by label.  Raises ResultsError if no trainings can be paired."""
     pairs, unpaired = _pair_up(a, b)
     comparisons = []
@@ -203,13 +203,15 @@ def compare_runs(a: Sequence[Run], b: Sequence[Run], tolerance: Tolerance) -> li
     return comparisons
 
 
-def _pair_up(a: Sequence[Run], b: Sequence[Run]) -> tuple[dict[str, list[tuple[Run, Run]]], list[str]]:
+def _pair_up(
+    a: Sequence[StoredRun], b: Sequence[StoredRun]
+) -> tuple[dict[str, list[tuple[StoredRun, StoredRun]]], list[str]]:
     """Return the pairs of trainings with equal label and seed, by label, and descriptions of trainings without a partner.
 
     Labels may differ if each side has a single label.  Seeds may differ if each side has a single training.
     """
     single_label = len({run.label for run in a}) == len({run.label for run in b}) == 1
-    pairs: dict[str, list[tuple[Run, Run]]] = {}
+    pairs: dict[str, list[tuple[StoredRun, StoredRun]]] = {}
     for one in a:
         partners = [other for other in b if single_label or other.label == one.label]
         same_seed = [other for other in partners if other.seed == one.seed]
@@ -223,11 +225,11 @@ def _pair_up(a: Sequence[Run], b: Sequence[Run]) -> tuple[dict[str, list[tuple[R
     return pairs, [f"without a partner: {_names([run])}" for run in (*a, *b) if id(run) not in paired]
 
 
-def _names(runs: Sequence[Run]) -> str:
+def _names(runs: Sequence[StoredRun]) -> str:
     return ", ".join(f"{run.label} seed {run.seed}" for run in runs)
 
 
-def _digests(one: Run, other: Run) -> DigestComparison:
+def _digests(one: StoredRun, other: StoredRun) -> DigestComparison:
     divergence = first_divergence(one.digests, other.digests)
     cause = "" if divergence is None else explanation(divergence, differences([one.metadata, other.metadata]))
     first, second = ({row["update"] for row in run.digests} for run in (one, other))
@@ -239,7 +241,7 @@ def _digests(one: Run, other: Run) -> DigestComparison:
 # Learning
 
 
-def _learning(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> dict[str, Comparison]:
+def _learning(pairs: Sequence[tuple[StoredRun, StoredRun]], notes: list[str]) -> dict[str, Comparison]:
     """Compare success on dev levels, of the delivered policies and as mean over the decisions that all runs reached."""
     runs = [run for side in zip(*pairs, strict=True) for run in side]
     histories = [run.history for run in runs if run.history is not None and len(run.history.decisions)]
@@ -269,7 +271,7 @@ def _learning(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> dict[str, C
     }
 
 
-def _guarded(run: Run) -> bool:
+def _guarded(run: StoredRun) -> bool:
     """Return True if the weights that were best on the dev levels were delivered, False for the last weights."""
     entry = run.metadata["settings"].get("evaluation.retention_guard")
     return entry is None or entry.value == "True"
@@ -290,7 +292,7 @@ def _on_grid(history: History, grid: np.ndarray) -> np.ndarray:
     return (1 - part) * history.success[low] + part * history.success[high]
 
 
-def _curves(pairs: Sequence[tuple[Run, Run]]) -> dict[str, tuple[float, float, Estimate]]:
+def _curves(pairs: Sequence[tuple[StoredRun, StoredRun]]) -> dict[str, tuple[float, float, Estimate]]:
     """Compare the mean return over training, paired by seed."""
     if any(RETURN not in run.scalars for pair in pairs for run in pair):
         return {}
@@ -304,7 +306,7 @@ def _curves(pairs: Sequence[tuple[Run, Run]]) -> dict[str, tuple[float, float, E
 # Speed
 
 
-def _speed(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> list[SpeedRow]:
+def _speed(pairs: Sequence[tuple[StoredRun, StoredRun]], notes: list[str]) -> list[SpeedRow]:
     """Compare the time per decision, in total and by phase; [] if the machines differ."""
     machines = {run.machine_key for pair in pairs for run in pair}
     if len(machines) > 1:

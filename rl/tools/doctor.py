@@ -26,8 +26,8 @@ from rl.checks.check import BEFORE, CHECKPOINT, STORED, TRIAL
 from rl.checks.doctor import Doctor
 from rl.config import ExperimentConfig, UploadConfig, VideoConfig
 from rl.config.command_line import check_prepared, resolve
-from rl.config.files import Given, config_from_dict
-from rl.config.resume import RUN_FILE, with_settings
+from rl.config.files import Given, config_from_dict, with_settings
+from rl.config.resume import RUN_FILE
 from rl.experiment.data import Data, load_data
 from rl.experiment.plan import planner
 from rl.experiment.setup import make_setups
@@ -35,7 +35,7 @@ from rl.experiment.stages import run_stages
 from rl.log import Log
 from rl.policy import checkpoint
 from rl.policy.player import player_of
-from rl.ppo.logs import BOARD
+from rl.ppo.logs import TENSORBOARD_FOLDER
 
 Only = tuple[str, ...] | None  # names of the checks to run; None: all
 Value = TypeVar("Value")
@@ -62,7 +62,7 @@ def check_default(log: Log, only: Only = None) -> Doctor:
 def check_run(folder: Path, log: Log, only: Only = None, trust: plugins.Trust = plugins.NO_TRUST) -> Doctor:
     """Check the files of all trainings of an experiment, then its settings in a trial run; ConfigError without trainings."""
     config = read_config(folder / "config.json", trust)
-    runs = sorted({path.parent for name in (RUN_FILE, BOARD) for path in folder.rglob(name)})
+    runs = sorted({path.parent for name in (RUN_FILE, TENSORBOARD_FOLDER) for path in folder.rglob(name)})
     if not runs:
         raise ConfigError("contains no training; give the folder of an experiment", "--run", folder)
     stored = Doctor(log, only=only)

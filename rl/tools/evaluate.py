@@ -37,8 +37,8 @@ from rl.evaluation.comparison import compare, comparison_table
 from rl.evaluation.results import ALL, EpisodeRecord, LevelWins, Stats, by_category_and_support, format_table
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
-from rl.experiment.data import joined, leave_out, readable
-from rl.policy.backtracking import HORIZON, LONGEST_HORIZON
+from rl.experiment.data import drop_unreadable, merge_level_sets, skip_or_raise
+from rl.policy.backtracking import HORIZON, MAX_HORIZON
 from rl.policy.checkpoint import load_policy
 from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import PickledPolicy
@@ -75,7 +75,7 @@ class EvaluateSettings:
         "(docs/evaluate.md); 0: none",
         flag="backtracking-horizon",
         low=0,
-        high=LONGEST_HORIZON,
+        high=MAX_HORIZON,
     )
     compare: Path | None = setting(
         None, "also evaluate this agent, and print the paired difference", flag="compare", metavar="CHECKPOINT"
@@ -192,7 +192,7 @@ class PlaySettings:
     baselines: bool = True  # also play the levels with random actions, and without actions
 
 
-AGENT, RANDOM, NO_OP = "agent", "random play", "doing nothing"  # methods
+AGENT, RANDOM, NO_OP = "agent", "random play", "doing nothing"  # names of the evaluated policies
 Episodes = dict[str, list[EpisodeRecord]]  # method -> episodes in the order of the levels
 
 
@@ -277,9 +277,9 @@ def policy_of(path: Path, device: str) -> tuple[NppPolicy | OnnxPolicy, int]:
 def levels_of(paths: Sequence[Path], skip_bad_levels: bool, allow_unsupported: bool) -> list[tuple[Level, str]]:
     """Read levels with their categories from folders and files, without duplicates; LevelSetError for unreadable levels."""
     bad: list[str] = []
-    sets = [readable(LevelSet.at(path), bad) for path in paths]
-    leave_out(bad, skip_bad_levels, print)
-    return joined(sets, print, allow_unsupported=allow_unsupported)
+    sets = [drop_unreadable(LevelSet.at(path), bad) for path in paths]
+    skip_or_raise(bad, skip_bad_levels, print)
+    return merge_level_sets(sets, print, allow_unsupported=allow_unsupported)
 
 
 def write_replays(path: Path, episodes: Sequence[EpisodeRecord], frame_skip: int) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
-from nppsim.errors import ConfigError, needed
+from nppsim.errors import ConfigError, import_optional
 from nppsim.gym.env import STARTER_LEVELS
 from nppsim.io.files import check_output_file, check_output_folder, write_bytes, write_json, write_text
 from nppsim.io.reading import mismatch, read_json
@@ -77,7 +77,7 @@ class ExportSettings:
 
 def run(settings: ExportSettings) -> None:
     """Export a checkpoint, compare ONNX outputs with those of torch, write the files, and print their names."""
-    needed("onnxruntime", "onnx")
+    import_optional("onnxruntime", "onnx")
     plugins.load(settings.plugins)
     policy, fields = checkpoint.load_policy(settings.checkpoint, precision="float32")
     tables = methods_of(settings.results) if settings.results else None

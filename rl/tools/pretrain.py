@@ -32,7 +32,7 @@ from rl.config.machine import HardwareConfig
 from rl.evaluation.results import ALL, Stats, aggregate, format_table
 from rl.evaluation.suite import EvaluationSuite, Policy, RandomPolicy
 from rl.events import open_events
-from rl.experiment.data import joined
+from rl.experiment.data import merge_level_sets
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy, build_policy
@@ -149,7 +149,7 @@ def train(settings: PretrainSettings, folder: Path, best: Path) -> None:
 def held_out_suite(settings: PretrainSettings) -> EvaluationSuite:
     """Make the evaluation suite of the levels of --test-dataset."""
     return EvaluationSuite(
-        joined([LevelSet.at(path) for path in settings.test_dataset], print),
+        merge_level_sets([LevelSet.at(path) for path in settings.test_dataset], print),
         episodes_per_category=settings.episodes_per_category,
         seed=settings.seed,
         frame_skip=settings.dataset.frame_skip,

@@ -20,7 +20,7 @@ from nppsim.io.reading import mismatch, read_json
 from rl.evaluation.results import ResultsError
 from rl.events import Scalars
 from rl.tools.compare import seconds_per_decision
-from rl.training.runs import PLACES, Run
+from rl.training.runs import PATH_SETTINGS, StoredRun
 
 FORMAT, VERSION = "npp-reference", 1
 POINTS = 5  # number of step counts, evenly spaced up to the end of the shortest run
@@ -95,7 +95,7 @@ class ReferenceReport:
         return asdict(self) | {"alarms": [asdict(row) for row in self.alarms], "missing": len(self.missing)}
 
 
-def make_reference(runs: Sequence[Run]) -> dict[str, Any]:
+def make_reference(runs: Sequence[StoredRun]) -> dict[str, Any]:
     """Compute reference bands.  Raises ResultsError for fewer than two runs, and for runs of several labels."""
     if len(runs) < 2 or len({run.label for run in runs}) > 1:
         names = ", ".join(f"{run.label} seed {run.seed}" for run in runs)
@@ -157,7 +157,7 @@ def load_reference(path: Path) -> dict[str, Any]:
     return data
 
 
-def check_run(run: Run, reference: Mapping[str, Any]) -> ReferenceReport:
+def check_run(run: StoredRun, reference: Mapping[str, Any]) -> ReferenceReport:
     """Compare a run with a reference.  Raises ResultsError if it has not reached any of the step counts."""
     rows = [
         _row(run.scalars.get(tag), tag, int(band["at"]), float(band["low"]), float(band["high"]))
@@ -183,7 +183,10 @@ def check_run(run: Run, reference: Mapping[str, Any]) -> ReferenceReport:
 
 
 def _row(scalars: Scalars | None, tag: str, at: int, low: float, high: float) -> BandRow:
-    """Compare a metric with a band.  A missing metric is worse; imitation may end before a step count."""
+    """Compare a metric with a band.
+
+    A metric that was not logged has the verdict "worse".  Metrics of imitation, which may end early, are extrapolated.
+    """
     if scalars is None:
         return BandRow(tag, at, None, low, high, "worse")
     if at > scalars.steps[-1] and not tag.startswith("bc/"):
@@ -194,6 +197,8 @@ def _row(scalars: Scalars | None, tag: str, at: int, low: float, high: float) ->
     return BandRow(tag, at, value, low, high, "in" if low <= value <= high else "worse" if worse else "better")
 
 
-def _settings(run: Run) -> dict[str, str]:
+def _settings(run: StoredRun) -> dict[str, str]:
     """Return the settings without seed and paths."""
-    return {name: entry.value for name, entry in run.metadata["settings"].items() if name not in (*PLACES, "seed")}
+    return {
+        name: entry.value for name, entry in run.metadata["settings"].items() if name not in (*PATH_SETTINGS, "seed")
+    }

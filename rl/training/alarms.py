@@ -1,4 +1,4 @@
-"""Alarms of a running training (``--audit off|first|all``), which log warnings and do not change the run.
+"""Alarms of a running training (``--audit off|first|all``): warnings about unusual metrics, which do not change the run.
 
     ppo.learn(..., callback=[Audit("first", folder, warn), ...])
 
@@ -21,7 +21,7 @@ from nppsim.physics.outcomes import WON
 from rl.events import EventsError, require_tags
 from rl.policy.policy import NppPolicy
 from rl.ppo.base import EPISODE_WINDOW
-from rl.ppo.logs import BOARD
+from rl.ppo.logs import TENSORBOARD_FOLDER
 from rl.ppo.ppo import PPO
 from rl.ppo.rollout_buffer import RolloutBuffer
 from rl.training.callbacks import PPOCallback, memory_mib
@@ -34,10 +34,10 @@ REQUIRED_TAGS = (
 )
 MIN_ENVS = 4  # with fewer environments, means of inputs are not checked: one unusual level dominates
 MAX_INPUT_MEAN = 4.0  # largest absolute mean of a normalised input
-COINCIDENCE = 1e-9  # a repeated draw is reported if its probability by chance is below this
+COINCIDENCE = 1e-9  # a repeated draw is an alarm if the probability of the repetition by chance is below this
 WINDOW = 20  # number of updates in ``Audit.history``
 MIN_EPISODES = 32  # smallest mean number of episodes per update
-FALL = 0.85  # the speed has fallen if its latest values are below this share of the first ones in the window
+FALL = 0.85  # alarm if the speed falls below this share of the speed at the start of the window
 MIN_CORRELATION = 0.55  # smallest absolute rank correlation with time of a steady trend
 MAX_GROWTH_MIB = 256.0  # largest memory growth in WINDOW updates, if each of them adds memory
 
@@ -175,8 +175,8 @@ class Audit(PPOCallback):
         self.level, self.folder, self.warn = level, folder, warn
         self.reported = set(silence)
         self.history: deque[UpdateMetrics] = deque(maxlen=WINDOW)
-        self.updates = 0  # number of updates that this callback has counted
-        self._seen = 0  # ``PPO.updates`` after the latest update that this callback has counted
+        self.updates = 0  # number of updates in this process
+        self._seen = 0  # ``PPO.updates`` at the latest evaluation of the alarms
         self._first_success = math.nan  # success in the first WINDOW updates of the run; NaN after a resume
         self._draws: deque[bytes] = deque(maxlen=400)  # digests of draws and of generator states in earlier rollouts
         self._curriculum_episodes: float | None = None
@@ -206,7 +206,7 @@ class Audit(PPOCallback):
                 self.warn(name, message)
 
     def _rollout_alarms(self) -> Iterator[Alarm]:
-        """Compare logged counts and curves with the episodes of the latest rollout; find repeated random draws."""
+        """Yield alarms if logged metrics differ from the episodes of the latest rollout, or random draws repeat."""
         ppo = self.model
         episodes = ppo.counted_episodes
         total = ppo.logger.name_to_value.get("curriculum/episodes")
@@ -228,7 +228,7 @@ class Audit(PPOCallback):
                 yield "random", f"the generator of {purpose} is in the state of an earlier rollout: draws repeat"
 
     def _repeated_levels(self) -> Iterator[Alarm]:
-        """Find levels or start states that were drawn as in an earlier rollout."""
+        """Yield an alarm if the next levels or start states are those of an earlier rollout."""
         sampler, drawn = self.model.sampler, self.model.sim.next_level
         chances = sampler.probabilities()
         unlikely = float(chances @ chances) ** len(drawn) < COINCIDENCE
@@ -283,11 +283,14 @@ class Audit(PPOCallback):
 
 
 def update_alarms(ppo: PPO, folder: Path, scalars: bool) -> Iterator[Alarm]:
-    """Check the latest update.  scalars: also write the logged values, and check that the tags are on disk."""
+    """Yield alarms about gradients and inputs of the latest update.
+
+    scalars: True to also write the logged values, and yield an alarm if required tags are not on disk.
+    """
     if scalars:
         ppo.logger.dump(step=ppo.num_timesteps)
         try:
-            require_tags(folder / BOARD, REQUIRED_TAGS)
+            require_tags(folder / TENSORBOARD_FOLDER, REQUIRED_TAGS)
         except EventsError as error:
             yield "scalars", str(error)
     if ppo.actor_updates:
@@ -301,7 +304,7 @@ def missing_gradients(policy: NppPolicy) -> Iterator[Alarm]:
         name
         for name, parameter in policy.named_parameters()
         if parameter.requires_grad
-        and not policy.may_lack_gradient(name)
+        and not policy.gradient_is_optional(name)
         and (parameter.grad is None or not bool(parameter.grad.any()))
     ]
     if missing:

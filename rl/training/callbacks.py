@@ -110,7 +110,7 @@ class Profiler(PPOCallback):
 
 
 class PhaseTimings(Profiler):
-    """Seconds of simulator, inference, update and everything else, per update and in total; load of cores and of a GPU.
+    """Profiler that writes the seconds of each phase, per update and in total, and the load of cores and of a GPU.
 
     The utilisation of the GPU is sampled at the end of each rollout and of each update.
     With ``BatchSimulator.profile``, also seconds of the phases within a step of the simulator, summed over its threads.
@@ -121,7 +121,7 @@ class PhaseTimings(Profiler):
         self._last: dict[str, float] = {}
         self._totals: dict[str, float] = {}
         self._steps: dict[str, float] = {}
-        self._cores = 0.0  # seconds of all cores
+        self._cores = 0.0  # CPU time of the process in seconds
         self._gpu: dict[str, list[int | None]] = {"rollout": [], "update": []}  # percent
 
     def _on_training_start(self) -> None:
@@ -133,7 +133,7 @@ class PhaseTimings(Profiler):
         )
 
     def _clocks(self) -> dict[str, float]:
-        """Return the seconds of each phase so far, and of training as a whole ("all")."""
+        """Return the seconds of each phase so far, of training as a whole ("all"), and the CPU time ("cores")."""
         return {PROFILERS: 0.0, **self.model.phase_seconds, "all": self.model.elapsed_s, "cores": time.process_time()}
 
     def _on_step(self) -> bool:
@@ -186,7 +186,7 @@ def _shares(seconds: dict[str, float]) -> dict[str, float]:
 
 
 class TorchTrace(Profiler):
-    """Traces of torch's profiler; the settings give the numbers of updates to skip, to warm up and to record."""
+    """Profiler that writes traces of torch.profiler.  config: numbers of updates to skip, to warm up and to record."""
 
     def __init__(self, folder: Path, config: ProfilingConfig):
         super().__init__(folder)
@@ -225,7 +225,7 @@ class TorchTrace(Profiler):
 
 
 class MemorySnapshots(Profiler):
-    """Snapshots of memory: of the process, of PyTorch on a GPU, and of Python's objects by line of code.
+    """Profiler that writes snapshots of memory: of the process, of PyTorch on a GPU, and of Python's objects by line of code.
 
     freq: number of steps of all environments between snapshots, which are taken after an update.
     """

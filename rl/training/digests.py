@@ -49,7 +49,7 @@ Row = dict[str, Any]  # fields of a line of the digest file
 
 
 class DigestTrail(PPOCallback):
-    """Callback that writes the digest file of a run; it must precede callbacks that change the policy.
+    """Callback that writes the digest file of a run; it must come before callbacks that change the policy.
 
     A resumed run removes the lines of updates after its checkpoint and appends to the file.
     Raises TrailError if the state after resuming differs from the digests in the file.
@@ -96,7 +96,7 @@ def _line(row: Row) -> str:
 
 
 def schedule(ppo: PPO) -> dict[str, float]:
-    """Return the scheduled values of the latest update; with a time budget, they depend on the clock."""
+    """Return the scheduled values of the latest update by name; with a time budget, they depend on the clock."""
     return {
         "learning_rate": float(ppo.policy.optimizer.param_groups[0]["lr"]),
         "pull_towards_reference": ppo.kl_penalty_scale,

@@ -2,10 +2,10 @@
 
     retention = Retention(bc_success)         # success of the BC policy on each dev level; None without a BC policy
     retention.consider(success, at=100_000)   # True if no earlier policy was better
-    retention.lost(success)                   # difference from the BC policy if it is significantly negative, else None
+    retention.significant_loss(success)       # difference from the BC policy if it is significantly negative, else None
 
-    candidate = Candidate.of(ppo)             # the current policy
-    candidate = Candidate.copy_of(ppo)        # a copy, which another process can evaluate during training
+    snapshot = PolicySnapshot.of(ppo)         # the current policy, whose weights change with training
+    snapshot = PolicySnapshot.copy_of(ppo)    # a copy, which another process can evaluate during training
 
 Policies are compared level by level (paired differences), so differences between levels do not add noise.
 """
@@ -37,14 +37,14 @@ class Evaluation:
     levels: np.ndarray
 
 
-Evaluate = Callable[[NppPolicy, int], Evaluation]  # arguments: a policy, and the number of decisions it was trained for
+Evaluate = Callable[[NppPolicy, int], Evaluation]  # arguments: a policy, and its number of training decisions
 
 
-class Remote(Protocol):
-    """Interface for evaluations in another process, one policy at a time."""
+class RemoteEvaluator(Protocol):
+    """Interface of an evaluator in another process, for one policy at a time."""
 
     def submit(self, policy: NppPolicy, decisions: int) -> None:
-        """Start the evaluation of a copy of the policy.  decisions: number of decisions it was trained for."""
+        """Start the evaluation of a copy of the policy.  decisions: number of its training decisions."""
 
     def check(self) -> None:
         """Raise the error of the other process, if it had one."""
@@ -54,7 +54,7 @@ class Remote(Protocol):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PolicySnapshot:
     """A policy of a training run, with its optimiser.
 
     decisions, updates: numbers of decisions and updates that the policy was trained for.
@@ -67,18 +67,18 @@ class Candidate:
     actor_updates: int
 
     @classmethod
-    def of(cls, ppo: PPO) -> "Candidate":
-        """Return the current policy."""
+    def of(cls, ppo: PPO) -> "PolicySnapshot":
+        """Return the current policy; its weights are shared with ``ppo``."""
         return cls(ppo.policy, ppo.num_timesteps, ppo.updates, ppo.actor_updates)
 
     @classmethod
-    def copy_of(cls, ppo: PPO) -> "Candidate":
+    def copy_of(cls, ppo: PPO) -> "PolicySnapshot":
         """Return a copy of the current policy."""
         return cls(copy.deepcopy(ppo.policy), ppo.num_timesteps, ppo.updates, ppo.actor_updates)
 
     @classmethod
-    def from_state(cls, ppo: PPO, state: Mapping[str, Any]) -> "Candidate":
-        """Restore a candidate from ``state`` of the same training run."""
+    def from_state(cls, ppo: PPO, state: Mapping[str, Any]) -> "PolicySnapshot":
+        """Restore a snapshot from a ``state`` of the same training run."""
         policy = copy.deepcopy(ppo.policy)
         policy.load_state_dict(state["policy"])
         policy.optimizer.load_state_dict(state["optimizer"])
@@ -118,7 +118,7 @@ class Retention:
             self.best, self.best_at = success, at
         return bool(is_best)
 
-    def lost(self, success: np.ndarray) -> Estimate | None:
+    def significant_loss(self, success: np.ndarray) -> Estimate | None:
         """Return the difference from the BC policy if its whole confidence interval is negative, else None."""
         if self.bc_success is None:
             return None
@@ -132,7 +132,7 @@ class Retention:
         """Description of the best policy."""
         return f"the policy after {self.best_at:,} decisions" if self.best_at else "the policy before PPO"
 
-    def delivery(self, last: np.ndarray) -> str:
+    def delivery_message(self, last: np.ndarray) -> str:
         """Return the message about the delivered policy.  last: success of the last policy."""
         assert self.best is not None
         best, end = f"{100 * self.best.mean():.1f} %", f"{100 * last.mean():.1f} %"

@@ -19,12 +19,20 @@ from rl.ppo.logs import ScalarLog
 from rl.ppo.ppo import PPO
 from rl.training.callbacks import PPOCallback
 from rl.training.digests import check_written
-from rl.training.model_selection import Candidate, EarlyStopping, Evaluate, Evaluation, Remote, Retention, in_points
-from rl.training.training_state import Checkpoints
+from rl.training.model_selection import (
+    EarlyStopping,
+    Evaluate,
+    Evaluation,
+    PolicySnapshot,
+    RemoteEvaluator,
+    Retention,
+    in_points,
+)
+from rl.training.training_state import CheckpointFolder
 from rl.upload import Uploader, UploadError
 
 PRINT_SECONDS = 20.0  # time between progress messages
-SAVING_SHARE = 0.05  # largest share of the time for checkpoints in addition to those of --save-freq
+SAVING_SHARE = 0.05  # share of the time up to which checkpoints are written more often than --save-freq demands
 EVALUATING_SHARE = 0.25  # largest share of a time budget for evaluations
 
 
@@ -60,7 +68,7 @@ class TrainingMonitor(PPOCallback):
         uploader: Uploader | None,
         log: Log,
         stop: StopRequest | None = None,
-        remote: Remote | None = None,
+        remote: RemoteEvaluator | None = None,
     ):
         super().__init__()
         self.config = config
@@ -71,35 +79,35 @@ class TrainingMonitor(PPOCallback):
         self.uploader = uploader
         self.log = log
         self.stop = stop or StopRequest()
-        self.checkpoints = Checkpoints(folder / "checkpoints", config.keep_checkpoints)
+        self.checkpoints = CheckpointFolder(folder / "checkpoints", config.keep_checkpoints)
         self.events: list[dict] = []
         self.early = EarlyStopping(config.evaluation)
         self.retention = Retention()
-        self._guarded = config.evaluation.retention_guard and config.evaluation.in_training
-        self._best: dict | None = None  # ``Candidate.weights`` of the best policy on the dev levels
+        self._tracks_best = config.evaluation.retention_guard and config.evaluation.in_training  # and rolls back
+        self._best: dict | None = None  # ``PolicySnapshot.weights`` of the best policy on the dev levels
         self._last: tuple[int, np.ndarray] | None = None  # updates and success of the latest evaluated policy
-        self._pending: Candidate | None = None  # policy that another process evaluates
-        period, self._evaluation_seconds = config.evaluation.periods(
+        self._pending: PolicySnapshot | None = None  # policy that another process evaluates
+        period, self._evaluation_interval_s = config.evaluation.periods(
             config.ppo.total_timesteps, config.ppo.time_budget_minutes
         )
         self._periods = {"evaluation": period, "checkpoint": config.save_freq, "upload": config.upload.sync_freq}
         self._next = dict(self._periods)
         self._overall: list[float] = []  # success in the evaluations for early stopping
-        self._evaluating = 0.0  # seconds that training has waited for evaluations
+        self._evaluation_wait_s = 0.0  # seconds that training has waited for evaluations
         self._evaluated_at = 0.0  # seconds of training before the latest evaluation
         self._warming_up = False  # True while the critic is trained alone
         self._printed = 0.0  # time.monotonic() of the latest progress message
         self._measured = (0, 0.0)  # number of decisions, and seconds of training, at the latest progress message
         self._saved_after = 0  # number of updates at the latest checkpoint
         self._saved_at = 0.0  # time.monotonic() of the latest checkpoint
-        self._saving = 0.0  # duration of the latest checkpoint in seconds
+        self._saving_s = 0.0  # duration of the latest checkpoint in seconds
 
     def _on_training_start(self) -> None:
         ppo = self.model
         self._saved_at = time.monotonic()
         self._measured = ppo.decisions_played, ppo.seconds
         self._warming_up = ppo.critic_only
-        if self._guarded and ppo.reference is not None and self.retention.bc_success is None:
+        if self._tracks_best and ppo.reference is not None and self.retention.bc_success is None:
             self.retention.bc_success = self._evaluate_now().levels
         if self._pending and self.remote:
             self.remote.submit(self._pending.policy, self._pending.decisions)
@@ -117,11 +125,12 @@ class TrainingMonitor(PPOCallback):
             return
         if self.remote:
             self.remote.check()
-        cheap = (time.monotonic() - self._saved_at) * SAVING_SHARE >= self._saving
-        checkpoint_is_due = cheap or self._is_due("checkpoint")
+        affordable = (time.monotonic() - self._saved_at) * SAVING_SHARE >= self._saving_s
+        checkpoint_is_due = affordable or self._is_due("checkpoint")
         ranks = self.model.ranks
-        ranks.share(self.stop)
-        evaluation, checkpoint_is_due = ranks.broadcast((self._evaluation_is_due(), checkpoint_is_due))  # by the clock
+        ranks.share_stop(self.stop)
+        # Rank 0 decides, as the clocks of the processes differ.
+        evaluation, checkpoint_is_due = ranks.broadcast((self._evaluation_is_due(), checkpoint_is_due))
         if evaluation or self.stop.by or checkpoint_is_due:
             self._checkpoint()
         if self.stop.by:
@@ -135,6 +144,7 @@ class TrainingMonitor(PPOCallback):
         self.model.stop_training |= self.model.progress >= 1.0
 
     def _is_due(self, what: str) -> bool:
+        """Return True if ``what``, a key of ``_periods``, is due by the number of decisions."""
         return bool(self._periods[what]) and self.num_timesteps >= self._next[what]
 
     def _reschedule(self, what: str) -> None:
@@ -145,23 +155,23 @@ class TrainingMonitor(PPOCallback):
     def _evaluation_is_due(self) -> bool:
         """Return True if an evaluation is due and, with a time budget, evaluations took at most their share so far."""
         elapsed = self.model.elapsed_s
-        by_time = 0 < self._evaluation_seconds <= elapsed - self._evaluated_at
-        affordable = not self.config.ppo.time_budget_minutes or self._evaluating <= EVALUATING_SHARE * elapsed
+        by_time = 0 < self._evaluation_interval_s <= elapsed - self._evaluated_at
+        affordable = not self.config.ppo.time_budget_minutes or self._evaluation_wait_s <= EVALUATING_SHARE * elapsed
         return (self._is_due("evaluation") or by_time) and affordable
 
     def _on_rollout_end(self) -> None:
-        """Before the first update of the actor, store the BC policy with the trained critic as a candidate."""
+        """Before the first update of the actor, consider the BC policy with its trained critic as the best policy."""
         ppo = self.model
         if self._warming_up and not ppo.critic_only:
             self._warming_up = False
             text = f"trained alone for {ppo.updates} updates; explained variance {ppo.explained_variance:.0%}"
             self._record_event("critic", text)
             if self.retention.bc_success is not None:
-                self._retain(self.retention.bc_success, Candidate.of(ppo))
+                self._update_best(self.retention.bc_success, PolicySnapshot.of(ppo))
 
     def _on_training_end(self) -> None:
         self._bar.close()
-        self.model.ranks.share(self.stop)
+        self.model.ranks.share_stop(self.stop)
         if self.stop.by:
             if self._saved_after != self.model.updates:
                 self._checkpoint()
@@ -172,17 +182,17 @@ class TrainingMonitor(PPOCallback):
         if not self.model.actor_updates and "actor" not in self.config.silence:
             self.warn("actor", "was not trained: raise --total-timesteps or lower --critic-warmup-max-updates")
         if self._pending:
-            self._conclude(*self._await_pending())
+            self._apply_evaluation(*self._await_pending())
         if evaluates and (self._last is None or self._last[0] != self.model.updates):
             found = self._evaluate_now()
-            if self._guarded:
-                self._retain(found.levels, Candidate.of(self.model))
-        if self._guarded:
+            if self._tracks_best:
+                self._update_best(found.levels, PolicySnapshot.of(self.model))
+        if self._tracks_best:
             self._deliver()
         self.model.logger.dump(self.num_timesteps)
-        if self._evaluating:
-            share = self._evaluating / max(self.model.elapsed_s, 1e-9)
-            self.log(f"evaluations took {self._evaluating:.0f} s, {share:.0%} of the time of PPO")
+        if self._evaluation_wait_s:
+            share = self._evaluation_wait_s / max(self.model.elapsed_s, 1e-9)
+            self.log(f"evaluations took {self._evaluation_wait_s:.0f} s, {share:.0%} of the time of PPO")
 
     def _show_progress(self) -> None:
         ppo = self.model
@@ -223,45 +233,45 @@ class TrainingMonitor(PPOCallback):
         began = time.monotonic()
         found = ppo.ranks.broadcast(self.evaluate(ppo.policy, self.num_timesteps) if self._is_main else None)
         seconds = time.monotonic() - began
-        self._note(found, Candidate.of(ppo), seconds, seconds)
+        self._log_evaluation(found, PolicySnapshot.of(ppo), seconds, seconds)
         return found
 
-    def _await_pending(self) -> tuple[Evaluation, Candidate]:
-        """Wait for the evaluation in the other process; return it and the evaluated candidate."""
-        candidate = self._pending
-        assert candidate is not None
+    def _await_pending(self) -> tuple[Evaluation, PolicySnapshot]:
+        """Wait for the evaluation in the other process; return it and the evaluated snapshot."""
+        snapshot = self._pending
+        assert snapshot is not None
         began, result = time.monotonic(), None
         if self.remote:
             result = self.remote.result()
         elif self._is_main:  # a resumed run without a process for evaluations
-            result = self.evaluate(candidate.policy, candidate.decisions), time.monotonic() - began
+            result = self.evaluate(snapshot.policy, snapshot.decisions), time.monotonic() - began
         found, seconds = self.model.ranks.broadcast(result)
         self._pending = None
-        self._note(found, candidate, seconds, time.monotonic() - began)
-        return found, candidate
+        self._log_evaluation(found, snapshot, seconds, time.monotonic() - began)
+        return found, snapshot
 
-    def _note(self, found: Evaluation, of: Candidate, seconds: float, waited: float) -> None:
+    def _log_evaluation(self, found: Evaluation, snapshot: PolicySnapshot, seconds: float, waited: float) -> None:
         """Log an evaluation.  seconds: its duration.  waited: seconds for which training waited."""
         ppo = self.model
         values = {f"eval/{category}_success": share for category, share in found.rows.items()} | {
             "eval/seconds": seconds
         }
         if self._is_main:  # the table gets these values in its next row
-            self.scalars.events.write(values, dict.fromkeys(values, ("",)), of.decisions)
+            self.scalars.events.write(values, dict.fromkeys(values, ("",)), snapshot.decisions)
         for tag, value in values.items():
             ppo.logger.record(tag, value, exclude="tensorboard")
-        self.events.append({"at": of.decisions, "evaluation": found.rows})
+        self.events.append({"at": snapshot.decisions, "evaluation": found.rows})
         shares = ", ".join(f"{category} {share:.0%}" for category, share in found.rows.items())
-        self.log(f"evaluation at {of.decisions:,}: {shares}")
+        self.log(f"evaluation at {snapshot.decisions:,}: {shares}")
         if self._last is None:
             self.log(f"an evaluation takes {seconds:.1f} s; there is one {self._evaluation_periods()}")
-        self._evaluating += waited
+        self._evaluation_wait_s += waited
         self._evaluated_at = ppo.elapsed_s
         ppo.reserved_s = seconds * (1 + self.config.evaluation.remote)  # for the last evaluation and a pending one
-        self._last = of.updates, found.levels
+        self._last = snapshot.updates, found.levels
 
     def _evaluation_periods(self) -> str:
-        period, minutes = self._periods["evaluation"], self._evaluation_seconds / 60
+        period, minutes = self._periods["evaluation"], self._evaluation_interval_s / 60
         texts = [f"every {period:,} decisions (--eval-freq)"] if period else []
         texts += [f"every {minutes:g} minutes (--eval-every-minutes)"] if minutes else []
         return " and ".join(texts)
@@ -269,21 +279,21 @@ class TrainingMonitor(PPOCallback):
     def _evaluate(self) -> None:
         """Evaluate the current policy, or start its evaluation in the other process and use the previous result."""
         self._reschedule("evaluation")
-        rolled_back = self._pending is not None and self._conclude(*self._await_pending())
+        rolled_back = self._pending is not None and self._apply_evaluation(*self._await_pending())
         if rolled_back or self.model.stop_training:
             return  # the current policy has been evaluated, or will be at the end
         if not self.config.evaluation.remote:
-            self._conclude(self._evaluate_now(), Candidate.of(self.model))
+            self._apply_evaluation(self._evaluate_now(), PolicySnapshot.of(self.model))
         else:
-            self._pending = Candidate.copy_of(self.model)
+            self._pending = PolicySnapshot.copy_of(self.model)
             if self.remote:
                 self.remote.submit(self._pending.policy, self._pending.decisions)
             self._evaluated_at = self.model.elapsed_s
 
-    def _conclude(self, found: Evaluation, of: Candidate) -> bool:
+    def _apply_evaluation(self, found: Evaluation, snapshot: PolicySnapshot) -> bool:
         """Store a policy, roll back, or end training, depending on its evaluation; return True after a roll-back."""
-        rolled_back = self._guarded and self._retain(found.levels, of)
-        if not of.actor_updates:
+        rolled_back = self._tracks_best and self._update_best(found.levels, snapshot)
+        if not snapshot.actor_updates:
             return rolled_back  # the policy acts like the BC policy, so early stopping ignores it
         stop = self.early.update(found.overall)
         self._overall.append(found.overall)
@@ -292,25 +302,25 @@ class TrainingMonitor(PPOCallback):
             self.model.stop_training = True
         return rolled_back
 
-    def _retain(self, success: np.ndarray, of: Candidate) -> bool:
+    def _update_best(self, success: np.ndarray, snapshot: PolicySnapshot) -> bool:
         """Store the weights if they are the best so far; roll back to the best after a significant loss of success.
 
         Returns True after a roll-back.
         """
         ppo, retention = self.model, self.retention
-        if of.updates != ppo.updates and not of.actor_updates and retention.best is not None:
+        if snapshot.updates != ppo.updates and not snapshot.actor_updates and retention.best is not None:
             return False  # ``_on_rollout_end`` has stored the BC policy with a better critic
-        is_best = retention.consider(success, of.decisions if of.actor_updates else 0)
+        is_best = retention.consider(success, snapshot.decisions if snapshot.actor_updates else 0)
         if is_best:
-            self._best = copy.deepcopy(of.weights)
-            self._write(self.checkpoints.best, of.policy)
+            self._best = copy.deepcopy(snapshot.weights)
+            self._write(self.checkpoints.best, snapshot.policy)
             return False
-        loss, has_ended = retention.lost(success), ppo.ranks.broadcast(ppo.progress >= 1.0)
-        if loss is None or (has_ended and of.updates != ppo.updates):
+        loss, has_ended = retention.significant_loss(success), ppo.ranks.broadcast(ppo.progress >= 1.0)
+        if loss is None or (has_ended and snapshot.updates != ppo.updates):
             return False  # no loss, or training has ended and will load the best policy anyway
         self._restore_best()
         ppo.increase_kl_penalty()
-        at = "" if of.updates == ppo.updates else f" at {of.decisions:,} decisions"
+        at = "" if snapshot.updates == ppo.updates else f" at {snapshot.decisions:,} decisions"
         self._record_event(
             "rolled_back",
             f"{100 * success.mean():.1f} % of the dev levels{at}, {in_points(loss)} against the policy before PPO: back to "
@@ -327,7 +337,7 @@ class TrainingMonitor(PPOCallback):
         """Load the weights of the best policy, which may be the last policy or the BC policy."""
         assert self._last is not None
         self._restore_best()
-        self._record_event("delivered", self.retention.delivery(self._last[1]))
+        self._record_event("delivered", self.retention.delivery_message(self._last[1]))
 
     def _upload(self) -> None:
         if self.uploader:
@@ -349,7 +359,7 @@ class TrainingMonitor(PPOCallback):
             check_written(path, self.folder)
             self.checkpoints.prune()
         self._saved_after, self._saved_at = self.model.updates, time.monotonic()
-        self._saving = self._saved_at - began
+        self._saving_s = self._saved_at - began
 
     def save(self, path: Path) -> None:
         """Write a checkpoint with the state of training."""
@@ -375,7 +385,7 @@ class TrainingMonitor(PPOCallback):
             "in_flight": self._pending and self._pending.state(),
             "events": self.events,
             "next": self._next,
-            "evaluating": self._evaluating,
+            "evaluating": self._evaluation_wait_s,
             "evaluated_at": self._evaluated_at,
             "reserved": self.model.reserved_s,
             "logged": [dict(logger.name_to_value), dict(logger.name_to_excluded)],  # metrics not yet written
@@ -387,9 +397,9 @@ class TrainingMonitor(PPOCallback):
         self.retention.load(state["retention"])
         self._best, self._last = state["best"], state["last"]
         self._overall = list(state["overall"])
-        self._pending = state["in_flight"] and Candidate.from_state(self.model, state["in_flight"])
+        self._pending = state["in_flight"] and PolicySnapshot.from_state(self.model, state["in_flight"])
         self.events, self._next = state["events"], state["next"]
-        self._evaluating, self.model.reserved_s = state["evaluating"], state["reserved"]
+        self._evaluation_wait_s, self.model.reserved_s = state["evaluating"], state["reserved"]
         self._evaluated_at = state["evaluated_at"]
         values, excluded = state["logged"]
         self.model.logger.name_to_value.update(values)
@@ -431,8 +441,8 @@ class TrainingMonitor(PPOCallback):
             self.load(training["monitor"])
         except KeyError as error:
             raise checkpoint.CheckpointError(
-                f"{path}: lacks {error}, so training cannot resume from it: use the version of the project that wrote it, or "
-                "train again"
+                f"{path}: has no {error}, so training cannot resume from it: use the version of the project that wrote it, "
+                "or train again"
             ) from error
         except UserError as error:
             raise checkpoint.CheckpointError(f"{path}: {error}") from error

@@ -2,7 +2,7 @@
 
     for run in find_runs(folder):                # folder of an experiment, or of one training in it
         run.label, run.seed                      # "vision_free", 1
-        run.metadata["settings"]["ppo.gamma"]       # Entry("0.995", "default")
+        run.metadata["settings"]["ppo.gamma"]       # MetadataEntry("0.995", "default")
     found = differences([old.metadata, new.metadata])
     explanation(divergence, found)               # "because ppo.gae_lambda 0.95 → 0.92"
 
@@ -27,18 +27,18 @@ from rl.training.digests import Divergence, Row, read_trail
 # Kind of metadata of a run -> its key in config.json; settings have no key of their own.
 PARTS = {"settings": "", "data": "data", "versions": "versions", "machine": "host", "environment": "environment"}
 # Keys of config.json that are not settings, or have no effect on training.
-_NO_SETTINGS = {
+_NOT_SETTINGS = {
     *("machine", "command", "sources", "architectures"),
     *("experiment_name", "output_dir", "resume_from", "seeds", "debug", "config_files", "recipe"),
 }
-# Settings that are paths; the part "data" of the metadata has digests of the contents.
-PLACES = ("train_dataset", "dev_dataset", "test_dataset", "single_level", "replay_data_dir")
+# Settings that are paths.  They do not explain a divergence, as the part "data" has digests of the contents.
+PATH_SETTINGS = ("train_dataset", "dev_dataset", "test_dataset", "single_level", "replay_data_dir")
 _SEED = re.compile(r"seed_(\d+)")
-_SPEED = {"decisions_per_s": float, "share": {...: float}}  # shape of Run.speed
+_SPEED = {"decisions_per_s": float, "share": {...: float}}  # shape of StoredRun.speed
 _REMEDY = "it is damaged: use another run"
 
 
-class Entry(NamedTuple):
+class MetadataEntry(NamedTuple):
     """A value as text, and its source ("default", "command line", "profile ...", ...; "" if unknown)."""
 
     value: str
@@ -48,13 +48,13 @@ class Entry(NamedTuple):
         return f"{self.value} ({self.source})" if self.source else self.value
 
 
-ABSENT = Entry("–")  # not stored by the version of the run
+ABSENT = MetadataEntry("–")  # not stored by the version of the run
 
-Metadata = dict[str, dict[str, Entry]]  # key of PARTS -> dotted name -> Entry
+Metadata = dict[str, dict[str, MetadataEntry]]  # key of PARTS -> dotted name -> MetadataEntry
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class StoredRun:
     """One training."""
 
     folder: Path
@@ -93,7 +93,7 @@ class Run:
         return ", ".join(entry.value for entry in host.values()) or self.machine
 
 
-def find_runs(folder: Path) -> list[Run]:
+def find_runs(folder: Path) -> list[StoredRun]:
     """Return all trainings in the folder of an experiment or of a training.  Raises ResultsError if there are none."""
     if not folder.is_dir():
         raise ResultsError(f"{folder}: no such folder; give the folder of an experiment, or of one training in it")
@@ -108,14 +108,14 @@ def find_runs(folder: Path) -> list[Run]:
     if not found:
         raise ResultsError(f"{folder}: no training has begun in it; give the folder of another experiment")
     try:
-        return [_read(root, one, config) for one in found]
+        return [_read_run(root, one, config) for one in found]
     except (TypeError, KeyError, AttributeError) as error:
         raise ResultsError(
             f"{root}: damaged files of an experiment ({type(error).__name__}: {error}); use another run"
         ) from error
 
 
-def _read(root: Path, folder: Path, config: dict) -> Run:
+def _read_run(root: Path, folder: Path, config: dict) -> StoredRun:
     names = folder.relative_to(root).parts
     seeds = [int(found[1]) for name in names if (found := _SEED.fullmatch(name))]
     label = ", ".join(name for name in names if not _SEED.fullmatch(name))
@@ -131,30 +131,30 @@ def _read(root: Path, folder: Path, config: dict) -> Run:
     demonstrations = _read_json(folder / "pretrain" / DEMONSTRATIONS_FILE)
     metadata["data"] |= _flatten({"demonstrations": demonstrations} if demonstrations else {})
     metadata["settings"] = _settings(config, own)
-    metadata["settings"] |= {"seed": Entry(str(seed)), "architecture": Entry(label.partition(",")[0])}
-    return Run(folder, label, seed, metadata, config.get("machine", ""), speed)
+    metadata["settings"] |= {"seed": MetadataEntry(str(seed)), "architecture": MetadataEntry(label.partition(",")[0])}
+    return StoredRun(folder, label, seed, metadata, config.get("machine", ""), speed)
 
 
-def _settings(config: dict, own: dict) -> dict[str, Entry]:
+def _settings(config: dict, own: dict) -> dict[str, MetadataEntry]:
     """Return all settings by dotted name.  ``own`` (run.json) takes precedence over ``config`` (config.json)."""
-    left_out = {*PARTS.values(), *_NO_SETTINGS}
+    left_out = {*PARTS.values(), *_NOT_SETTINGS}
     plain = _flatten({name: value for name, value in config.items() if name not in left_out})
     resolved = {
-        name: Entry(_to_text(one["value"]), one["source"])
+        name: MetadataEntry(_to_text(one["value"]), one["source"])
         for name, one in own.get("settings", {}).items()
         if name.split(".")[0] not in left_out
     }
     return plain | resolved
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Entry]:
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, MetadataEntry]:
     """Return nested values by dotted names."""
-    found: dict[str, Entry] = {}
+    found: dict[str, MetadataEntry] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
             found |= _flatten(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = Entry(_to_text(value))
+            found[prefix + name] = MetadataEntry(_to_text(value))
     return found
 
 
@@ -175,14 +175,14 @@ _SIZES = tuple(f"settings.{part}.{name}" for name in ("num_envs", "rollout_lengt
 _ARITHMETIC = tuple(f"settings.{name}" for name in ("plan.precision", "plan.device", "plan.torch_threads")) + (
     "settings.hardware.mixed_precision",
 )
-_START = ("settings.architecture", "settings.seed")
+_INITIAL = ("settings.architecture", "settings.seed")
 _RETURNS = ("settings.ppo.gae_lambda", "settings.ppo.gamma")
 # Part of a digest file -> name prefixes of the metadata that may cause the part to differ first, most probable first.
 CAUSES = {
-    "observations": (*_START, "settings.frame_skip", *_SIZES, "data.train", "settings.curriculum."),
-    "log_probs": (*_START, *_ARITHMETIC, *_SIZES),
-    "values": (*_START, *_ARITHMETIC, *_SIZES),
-    "actions": (*_START, *_SIZES),
+    "observations": (*_INITIAL, "settings.frame_skip", *_SIZES, "data.train", "settings.curriculum."),
+    "log_probs": (*_INITIAL, *_ARITHMETIC, *_SIZES),
+    "values": (*_INITIAL, *_ARITHMETIC, *_SIZES),
+    "actions": (*_INITIAL, *_SIZES),
     "rewards": ("settings.reward.", "settings.ppo.gamma", "settings.frame_skip"),
     "episode_ends": ("settings.frame_skip", "data.train"),
     "advantages": _RETURNS,
@@ -190,40 +190,40 @@ CAUSES = {
     "curriculum": ("settings.curriculum.", "settings.seed", "data.train"),
     "environments": ("data.train", *_SIZES, "settings.seed"),
     "parameters": (
-        *_START, "settings.bc.", "data.demonstrations", "settings.pretraining", "settings.test_pretraining",
+        *_INITIAL, "settings.bc.", "data.demonstrations", "settings.pretraining", "settings.test_pretraining",
         "settings.mirror_demonstrations", "settings.max_demonstrations_per_category", "settings.ppo.",
         "settings.plan.epochs", "settings.plan.minibatch_size", *_ARITHMETIC, "data.train",
     ),
-    "optimiser": (*_START, "settings.ppo.learning_rate", "settings.plan.learning_rate", "settings.ppo."),
+    "optimiser": (*_INITIAL, "settings.ppo.learning_rate", "settings.plan.learning_rate", "settings.ppo."),
     "random": ("settings.seed", "settings.plan.minibatch_size", "settings.ppo.n_epochs", "settings.plan.epochs"),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Difference:
+class MetadataDifference:
     """An entry that differs between runs."""
 
     part: str
     name: str
-    values: tuple[Entry, ...]  # the entry in each run
+    values: tuple[MetadataEntry, ...]  # the entry in each run
 
     def __str__(self) -> str:
         return f"{self.name} {' → '.join(entry.value for entry in self.values)}"
 
 
-def differences(runs: Sequence[Metadata]) -> list[Difference]:
-    """Return the metadata in which runs differ.  An entry that a run lacks is ABSENT."""
+def differences(runs: Sequence[Metadata]) -> list[MetadataDifference]:
+    """Return the metadata in which runs differ.  An entry that a run did not store is ABSENT."""
     found = []
     for part in PARTS:
         tables = [metadata.get(part, {}) for metadata in runs]
         for name in dict.fromkeys(name for metadata in tables for name in metadata):
             values = tuple(metadata.get(name, ABSENT) for metadata in tables)
             if len({entry.value for entry in values}) > 1:
-                found.append(Difference(part, name, values))
+                found.append(MetadataDifference(part, name, values))
     return found
 
 
-def difference_table(found: Sequence[Difference], columns: Sequence[str]) -> str:
+def difference_table(found: Sequence[MetadataDifference], columns: Sequence[str]) -> str:
     """Format a table with one row per difference, with the source of each value if it is known."""
     rows = [(row.part, row.name, *(_short(str(entry)) for entry in row.values)) for row in found]
     return table(("what", "name", *columns), rows, "l" * (2 + len(columns)))
@@ -233,9 +233,9 @@ def _short(text: str) -> str:
     return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
 
 
-def explanation(divergence: Divergence, found: Sequence[Difference]) -> str:
+def explanation(divergence: Divergence, found: Sequence[MetadataDifference]) -> str:
     """Return the probable reason for a divergence; the text begins with "because", "perhaps" or "and"."""
-    known = [row for row in found if ABSENT not in row.values and row.name not in PLACES]
+    known = [row for row in found if ABSENT not in row.values and row.name not in PATH_SETTINGS]
     for cause in CAUSES.get(divergence.part, ()):
         if chosen := [row for row in known if f"{row.part}.{row.name}".startswith(cause)]:
             return f"because {', '.join(map(str, chosen[:3]))}"

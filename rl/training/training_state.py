@@ -1,6 +1,6 @@
-"""State of a training in checkpoints, the checkpoints of a run, and zip files for Stable-Baselines3.
+"""Checkpoint files of a run, and zip files for Stable-Baselines3.
 
-    checkpoints = Checkpoints(folder / "checkpoints", keep=3)
+    checkpoints = CheckpointFolder(folder / "checkpoints", keep=3)
     checkpoints.add(decisions)                     # path of the next checkpoint
     checkpoints.prune()                            # after writing it: delete old checkpoints
     checkpoints.newest(previous=False, log=print)  # checkpoint to resume from
@@ -47,11 +47,11 @@ def save_sb3_zip(ppo: PPO, path: Path) -> None:
 
 FINAL = f"final{checkpoint.SUFFIX}"
 BEST = f"best{checkpoint.SUFFIX}"
-WRITTEN = "written.txt"  # text file with the names of the checkpoints
+WRITTEN = "written.txt"  # list of the checkpoints that the run has written
 SET_ASIDE = ".set_aside"  # suffix of a checkpoint that is damaged, or was skipped by --previous-checkpoint
 
 
-class Checkpoints:
+class CheckpointFolder:
     """Checkpoint files of one run, whose names are in the file WRITTEN.
 
     Other files are neither used nor deleted, whatever their names.  Without WRITTEN, all files with names of checkpoints

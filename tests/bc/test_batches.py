@@ -12,7 +12,7 @@ from bc.batches import EVALUATION_BATCH, SEGMENT, Batches, Segments, Sequences, 
 from bc.dataset import GRAPH
 from bc.thread_pool import ThreadPool
 from bc.train import BCConfig, evaluate, pretrain
-from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, Memory
+from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, RecurrentLayer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LENGTHS = (5, 32, 40, 70, 100, 900, 300)
@@ -38,7 +38,7 @@ class Remembering(torch.nn.Module):
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
-        self.body, self.memory = torch.nn.Linear(26, 16), Memory(16, 16)
+        self.body, self.memory = torch.nn.Linear(26, 16), RecurrentLayer(16, 16)
         self.actor = torch.nn.Linear(16, 6)
 
     def step(self, observations):

@@ -54,7 +54,7 @@ def test_watch_two_runs_reports_first_difference(page, studio):
     for label in ("vision_free_foresight", "the planner (score)"):
         page.get_by_label("Who else").select_option(label=label)
         page.get_by_role("button", name="Add").click()
-    page.get_by_label("How it chooses").nth(1).select_option("takes the most probable")
+    page.get_by_label("How it chooses").nth(1).select_option("takes the most probable action")
     until(page, lambda: page.locator(".player .run .good").count() == 3, "three runs")
     until(page, lambda: page.locator("section:has-text('Where they diverge') h3").count() == 2, "two differences")
     assert "planner (score)" in page.text_content(".player .runs")
@@ -79,13 +79,13 @@ def test_editor_agent_evaluated_on_level(page, studio):
 def training(experiment):
     """The folder of a training in an experiment's, as far as it has come: two rows of its table."""
     from rl.config.resume import RUN_FILE
-    from rl.ppo.logs import TABLE, CSVOutput
+    from rl.ppo.logs import CSV_FILE, CSVOutput
 
     folder = experiment / "seed_1"
     write_json(experiment / "config.json", {"experiment_name": "tiny"})
     total = {"value": 4096, "source": "default"}
     write_json(folder / RUN_FILE, {"seed": 1, "settings": {"ppo.total_timesteps": total}})
-    table = CSVOutput(folder / TABLE)
+    table = CSVOutput(folder / CSV_FILE)
     tags = ("rollout/ep_len_mean", "train/entropy_loss", "train/approx_kl", "train/value_loss", "time/fps")
     for steps in (1024, 2048):
         values = dict.fromkeys(tags, 1000 / steps)

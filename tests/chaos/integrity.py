@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 
 from bc.dataset import BCDataset
-from nppsim.errors import UserError, needed
+from nppsim.errors import UserError, import_optional
 from nppsim.io.reading import read_json
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import INDEX, LevelSet
@@ -109,12 +109,12 @@ def _archive(path: Path) -> None:
 
 
 def _picture(path: Path) -> None:
-    with needed("PIL.Image", "video").open(path) as picture:
+    with import_optional("PIL.Image", "video").open(path) as picture:
         picture.load()
 
 
 def _film(path: Path) -> None:
-    with needed("av", "video").open(str(path)) as film:
+    with import_optional("av", "video").open(str(path)) as film:
         if not sum(1 for _ in film.decode(video=0)):
             raise ValueError("no frames")
 

@@ -30,7 +30,7 @@ QUICK = """
 from nppsim.report import charts
 from rl.experiment import data
 from rl.tools import doctor
-charts._drawn = lambda axes: b""
+charts._rendered = lambda axes: b""
 data.RANDOM_PLAY_DECISIONS = 1000
 doctor.UPDATES, doctor.NUM_ENVS = 2, 16
 """

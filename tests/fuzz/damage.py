@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 import torch
 
-from nppsim.errors import UserError, needed
+from nppsim.errors import UserError, import_optional
 from rl.policy import checkpoint
 from rl.policy.onnx import METADATA
 
@@ -231,7 +231,7 @@ def in_checkpoint(data: bytes, rng: np.random.Generator, part: str = "") -> byte
             case _:
                 changed = bytearray(in_place(tensor.numpy().tobytes(), rng))
                 tensors[name] = torch.frombuffer(changed, dtype=tensor.dtype).reshape(tensor.shape)
-    return checkpoint.sign(content, tensors) if isinstance(content, dict) else data[:-1]
+    return checkpoint.pack(content, tensors) if isinstance(content, dict) else data[:-1]
 
 
 def in_events(data: bytes, rng: np.random.Generator) -> bytes:
@@ -246,12 +246,12 @@ def in_events(data: bytes, rng: np.random.Generator) -> bytes:
         records[place : place + 1] = [in_bytes(records[place], rng)] * int(rng.choice((0, 1, 1, 1, 1, 2)))
         records = records or [b""]
     out = io.BytesIO()
-    writer = needed("tensorboard.summary.writer.record_writer", "train").RecordWriter(out)
+    writer = import_optional("tensorboard.summary.writer.record_writer", "train").RecordWriter(out)
     for record in records:
         writer.write(record)
     if rng.random() < 0.1:  # the length of one that is not there
         size = int(rng.choice(np.array(SIZES, object))).to_bytes(8, "little")
-        crc = needed("tensorboard.compat.tensorflow_stub.pywrap_tensorflow", "train").masked_crc32c(size)
+        crc = import_optional("tensorboard.compat.tensorflow_stub.pywrap_tensorflow", "train").masked_crc32c(size)
         out.write(size + int(crc).to_bytes(4, "little"))
     return out.getvalue()
 
@@ -282,7 +282,7 @@ def zipped(members: dict[str, bytes]) -> bytes:
 
 def in_onnx(data: bytes, rng: np.random.Generator) -> bytes:
     """Change the metadata of a network, the shape, type or bytes of a tensor, or an attribute of an operation."""
-    model = needed("onnx", "onnx").ModelProto.FromString(data)
+    model = import_optional("onnx", "onnx").ModelProto.FromString(data)
     if rng.random() < 0.5:
         (entry,) = (one for one in model.metadata_props if one.key == METADATA)
         entry.value = json.dumps(change_value(json.loads(entry.value), rng))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.generate import generate
 from nppsim.io.files import write_json
 from nppsim.io.reading import parse_json
@@ -76,7 +76,7 @@ def _watch(folder: Path) -> list[Path]:
 
 
 def _parsed(path: Path) -> object:
-    needed("starlette", "studio")
+    import_optional("starlette", "studio")
     from nppsim.studio.watching import _parse
 
     return _parse(parse_json(path.read_bytes(), "the message", StudioError, "send JSON"))

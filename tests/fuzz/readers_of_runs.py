@@ -25,7 +25,7 @@ from bc.demonstrations import ReplayFile, load_demonstrations
 from bc.minari import MinariMetadata, export_minari, import_minari
 from bc.train import BCResult
 from nppsim.batch import BatchSimulator
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.generate import generate
 from nppsim.io.files import write_bytes, write_json
 from nppsim.levels.level import Level
@@ -49,7 +49,7 @@ from rl.policy.onnx import OnnxPolicy, to_onnx
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.sb3 import SB3Policy, convert
 from rl.ppo import make_ppo, update_benchmark
-from rl.ppo.logs import TABLE, CSVOutput
+from rl.ppo.logs import CSV_FILE, CSVOutput
 from rl.ppo.ppo import PPO
 from rl.ppo.vec_env import BatchVecEnv
 from rl.studio.training import read_experiment
@@ -105,8 +105,8 @@ def readers_of_runs() -> list[Reader]:
         Reader("configuration_alone", "config.json", named(read_config), _configuration, by_json),
         Reader("run", RUN_FILE, _read_run_file, _run_file, by_json),
         *(Reader(f"compared_{name}", name, _compare_stored, partial(_stored, name), by_json) for name in _STORED),
-        Reader("run_table", TABLE, lambda path: CSVOutput(path, rows=1), _table, by_csv),
-        Reader("studio_experiment", TABLE, _read_experiment, _table, by_csv),
+        Reader("run_table", CSV_FILE, lambda path: CSVOutput(path, rows=1), _table, by_csv),
+        Reader("studio_experiment", CSV_FILE, _read_experiment, _table, by_csv),
         Reader("events", _EVENTS, lambda path: read_scalars(path.parent), _events, _IN_EVENTS),
         Reader("checks", "doctor.json", lambda path: results_table(read_results(path)), _checks, by_json),
         Reader("onnx", "x.onnx", OnnxPolicy.load, _networks, (damage.in_bytes, damage.in_onnx, damage.in_onnx)),
@@ -378,8 +378,8 @@ def _table(folder: Path) -> list[Path]:
         "20,0.5,nan,0,1",
         "",
     )
-    (folder / TABLE).write_text("\n".join(rows))
-    return [folder / TABLE]
+    (folder / CSV_FILE).write_text("\n".join(rows))
+    return [folder / CSV_FILE]
 
 
 def _read_experiment(path: Path) -> object:
@@ -395,10 +395,10 @@ def _events(folder: Path) -> list[Path]:
 
 @cache
 def _event_file(tags: tuple[str, str]) -> bytes:
-    event = needed("tensorboard.compat.proto.event_pb2", "train").Event
-    summary = needed("tensorboard.compat.proto.summary_pb2", "train").Summary
+    event = import_optional("tensorboard.compat.proto.event_pb2", "train").Event
+    summary = import_optional("tensorboard.compat.proto.summary_pb2", "train").Summary
     out = io.BytesIO()
-    writer = needed("tensorboard.summary.writer.record_writer", "train").RecordWriter(out)
+    writer = import_optional("tensorboard.summary.writer.record_writer", "train").RecordWriter(out)
     writer.write(event(wall_time=1.0, file_version="brain.Event:2").SerializeToString())
     for step in range(6):
         value = summary.Value(tag=tags[step % 2], simple_value=step / 2)

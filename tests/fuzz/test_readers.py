@@ -157,7 +157,7 @@ def test_read_bc_policy_without_training_settings_raises_error(valid, tmp_path):
     described, tensors = checkpoint.parse(valid("clone")[0])
     for training in (None, {**described["content"]["training"], "distillation_s": None}):
         (tmp_path / "bc_policy.safetensors").write_bytes(
-            checkpoint.sign({**described["content"], "training": training}, tensors if training else {})
+            checkpoint.pack({**described["content"], "training": training}, tensors if training else {})
         )
         assert attempt(READERS["clone"], tmp_path / "bc_policy.safetensors")[:2] == (True, "")
 

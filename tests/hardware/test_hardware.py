@@ -377,7 +377,7 @@ def test_profile_of_several_gpus_needs_a_process_for_each():
         plan(layout.ALL, PlanRequest(profile="8xA100-80GB"), machine=eight)
     assert plan(layout.ALL, PlanRequest(profile="8xA100-80GB"), machine=replace(eight, present=False)).gpus == 8
     chosen = plan(layout.ALL, PlanRequest(profile="8xA100-80GB", processes=8), machine=eight)
-    own = chosen.of_each(8)
+    own = chosen.per_process(8)
     assert (own.num_envs, own.rollout_length, own.minibatch_size) == (128, 64, 1024)
     assert own.learning_rate == chosen.learning_rate
     assert own.simulator_threads == SERVER.cores // 8

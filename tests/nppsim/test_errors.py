@@ -121,8 +121,8 @@ def test_config_error_is_built_from_parts():
 def test_needed_missing_package_names_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(MissingPackageError, match=r"PIL is needed .* pip install 'nppsim\[video\]'"):
-        errors.needed("PIL", "video")
-    assert errors.needed("json", "video").dumps(1) == "1"
+        errors.import_optional("PIL", "video")
+    assert errors.import_optional("json", "video").dumps(1) == "1"
 
 
 def test_did_you_mean_suggests_nearest_name():

@@ -13,7 +13,7 @@ import numpy as np
 
 from nppsim.actions import JUMP, RIGHT
 from nppsim.compile import compile_level
-from nppsim.errors import needed
+from nppsim.errors import import_optional
 from nppsim.levels import kinds, tiles
 from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS, ROWS, TILE
@@ -54,7 +54,7 @@ class Figure:
 
     def __init__(self, width: float, height: float, scale: float):
         size = (OVERSAMPLE * round(width * scale), OVERSAMPLE * round(height * scale))
-        image = needed("PIL.Image", "video").new("RGB", size, PAPER)
+        image = import_optional("PIL.Image", "video").new("RGB", size, PAPER)
         self.scale = scale
         self.canvas = Canvas(image, (0.0, 0.0), scale * OVERSAMPLE)
         self._texts: list[tuple[float, float, str, int, Colour]] = []
@@ -81,8 +81,8 @@ class Figure:
     def finish(self) -> "Image":
         """The antialiased picture, a Pillow image."""
         picture = self.canvas.finish()
-        pen = needed("PIL.ImageDraw", "video").Draw(picture)
-        font = needed("PIL.ImageFont", "video").load_default
+        pen = import_optional("PIL.ImageDraw", "video").Draw(picture)
+        font = import_optional("PIL.ImageFont", "video").load_default
         for x, y, text, size, colour in self._texts:
             pen.text((x * self.scale, y * self.scale), text, colour, font(size), anchor="mm")
         return picture
@@ -141,7 +141,7 @@ def _fill_tile(figure: Figure, tile: int, x: float, y: float) -> None:
     canvas = figure.canvas
     solid = tiles.solid_mask(tile, round(TILE * canvas.factor))
     colour = FAINT_SOLID if tile in tiles.ONE_SIDED else SOLID
-    image = needed("PIL.Image", "video")
+    image = import_optional("PIL.Image", "video")
     left, top = canvas.origin
     corner = (round((x - left) * canvas.factor), round((y - top) * canvas.factor))
     canvas.image.paste(colour, corner, image.fromarray(solid))
@@ -340,7 +340,9 @@ def draw_push_out() -> "Image":
         figure.arrow(free, after, PALETTE.blue, 0.3)
         figure.text(size / 2, 3, caption)
         panels.append(figure.finish())
-    page = needed("PIL.Image", "video").new("RGB", (len(panels) * (panels[0].width + 8) - 8, panels[0].height), PAPER)
+    page = import_optional("PIL.Image", "video").new(
+        "RGB", (len(panels) * (panels[0].width + 8) - 8, panels[0].height), PAPER
+    )
     for i, panel in enumerate(panels):
         page.paste(panel, (i * (panel.width + 8), 0))
     return page

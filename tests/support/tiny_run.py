@@ -16,10 +16,10 @@ from stable_baselines3.common.logger import Logger
 
 from nppsim.io.files import write_json
 from rl.config.resume import RUN_FILE
-from rl.ppo.logs import TABLE, CSVOutput, TensorBoardOutput
+from rl.ppo.logs import CSV_FILE, CSVOutput, TensorBoardOutput
 from rl.tools.reference import make_reference
 from rl.training.digests import DigestTrail
-from rl.training.runs import Run, find_runs
+from rl.training.runs import StoredRun, find_runs
 
 from learners import make_ppo
 from places import DATA
@@ -30,7 +30,7 @@ UPDATES = 8
 SETTINGS = {"num_envs": 32, "rollout_length": 32, "minibatch_size": 256, "n_epochs": 3, "learning_rate": 2e-3}
 
 
-def train(folder, seed, updates=UPDATES, **changes) -> Run:
+def train(folder, seed, updates=UPDATES, **changes) -> StoredRun:
     """Train for some updates and load the run from its folder."""
     sizes = SETTINGS | changes
     decisions = updates * sizes["num_envs"] * sizes["rollout_length"]
@@ -39,7 +39,7 @@ def train(folder, seed, updates=UPDATES, **changes) -> Run:
     write_json(folder / "config.json", {"experiment_name": "tiny"})
     settings = {f"ppo.{name}": {"value": value, "source": "default"} for name, value in asdict(ppo.config).items()}
     write_json(place / RUN_FILE, {"seed": seed, "settings": settings})
-    ppo.logger = Logger(str(place), [TensorBoardOutput(place / "tensorboard"), CSVOutput(place / TABLE)])
+    ppo.logger = Logger(str(place), [TensorBoardOutput(place / "tensorboard"), CSVOutput(place / CSV_FILE)])
     ppo.learn(decisions, callback=DigestTrail(place))
     ppo.logger.dump(ppo.num_timesteps)
     ppo.logger.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rl.distributed.ranks import RanksError, Started, joined
+from rl.distributed.ranks import RanksError, TorchrunEnvironment, process_group
 
 SIZES = {"num_envs": 4, "rollout_length": 32, "minibatch_size": 32, "total_timesteps": 4096, "n_epochs": 2}
 ORDER = 5  # seed of the first update's order of decisions, plus the process's number
@@ -109,7 +109,7 @@ def forked(scenario, started, folder):
         return
     faulthandler.dump_traceback_later(60, exit=True)  # nothing here may hang
     try:
-        with joined(started, "gloo", "cpu") as ranks:
+        with process_group(started, "gloo", "cpu") as ranks:
             ranks.all_reduce_mean([torch.ones(3)])
             scenario(ranks, folder)
     finally:
@@ -118,11 +118,11 @@ def forked(scenario, started, folder):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    started, folder = Started.from_environment(), Path(sys.argv[1])
+    started, folder = TorchrunEnvironment.from_environment(), Path(sys.argv[1])
     for number, scenario in enumerate(ENDINGS, start=1):  # groups of different restarts do not meet
         forked(scenario, replace(started, restarts=number), folder / scenario.__name__)
     faulthandler.dump_traceback_later(240, exit=True)
-    with joined(started, "gloo", "cpu") as together:
+    with process_group(started, "gloo", "cpu") as together:
         train(together, folder)
     left = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     assert left.count("gloo_tcp_loop") <= 1, f"groups other than the default one, which never works, are left: {left}"

@@ -77,13 +77,13 @@ def add_high_level_losses(
     log_probs = F.log_softmax(logits, dim=1)
     ratio = (log_probs - choices.high_level_log_probs).gather(1, chosen)[:, 0].exp()
     clipped = ratio.clamp(1 - weights.clip_range, 1 + weights.clip_range)
-    gain = torch.min(choices.high_level_advantages * ratio, choices.high_level_advantages * clipped)
-    share = len(samples.chooses)
-    policy_loss = -(importance * gain).sum() / share
-    value_loss = (importance * (values - choices.high_level_returns).square()).sum() / share
-    entropy_loss = (importance * (log_probs.exp() * log_probs).sum(dim=1)).sum() / share
+    surrogate = torch.min(choices.high_level_advantages * ratio, choices.high_level_advantages * clipped)
+    count = len(samples.chooses)  # all decisions: the weight of a choice must not depend on the number of choices
+    policy_loss = -(importance * surrogate).sum() / count
+    value_loss = (importance * (values - choices.high_level_returns).square()).sum() / count
+    entropy_loss = (importance * (log_probs.exp() * log_probs).sum(dim=1)).sum() / count
     with torch.no_grad():
-        kl = (importance * kl_divergence(choices.high_level_log_probs, log_probs)).sum() / share
+        kl = (importance * kl_divergence(choices.high_level_log_probs, log_probs)).sum() / count
     added = weights.vf_coef / weights.return_variance * value_loss
     if not weights.critic_only:
         added = added + policy_loss + weights.ent_coef * entropy_loss
@@ -93,10 +93,10 @@ def add_high_level_losses(
 
 def normalized_choices(advantages: torch.Tensor, chooses: torch.Tensor) -> torch.Tensor:
     """Normalise advantages over the choices; return zeros if there are fewer than two choices."""
-    some = advantages[chooses]
-    if len(some) < 2:
+    chosen = advantages[chooses]
+    if len(chosen) < 2:
         return torch.zeros_like(advantages)
-    return torch.where(chooses, (advantages - some.mean()) / (some.std() + 1e-8), 0.0)
+    return torch.where(chooses, (advantages - chosen.mean()) / (chosen.std() + 1e-8), 0.0)
 
 
 class HierarchicalBuffer(RolloutBuffer):
@@ -148,7 +148,7 @@ class HierarchicalPPO(PPO):
 
     @property
     def observations(self) -> Mapping[str, np.ndarray]:
-        return {**self.sim.obs, SUBTASK: self.active_subtasks.now}
+        return {**self.sim.obs, SUBTASK: self.active_subtasks.active}
 
     def final_observations(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
         """Add the subtask of decision t, whose age has grown by one decision."""
@@ -190,7 +190,7 @@ class HierarchicalPPO(PPO):
         if not self.high_level_active:
             return
         ended = self.sim.terminated | self.sim.truncated
-        won = self.rollout_buffer.wins[t].cpu().numpy() & (self.active_subtasks.now[:, 0] == EXIT)
+        won = self.rollout_buffer.wins[t].cpu().numpy() & (self.active_subtasks.active[:, 0] == EXIT)
         over, completed = self.active_subtasks.step(self.sim.obs, ended)
         self.rollout_buffer.completed[t] = torch.from_numpy(completed | won).to(self.device)
         self._chosen[:] = False
@@ -202,7 +202,7 @@ class HierarchicalPPO(PPO):
         chosen = torch.from_numpy(self._chosen)
         values = self.predict_values(self.observations)
         last = torch.where(chosen.to(self.device), self._high_level_values.to(self.device), values)
-        buffer.high_level_advantages, buffer.high_level_returns = semi_markov(
+        buffer.high_level_advantages, buffer.high_level_returns = compute_smdp_gae(
             buffer.rewards,
             buffer.high_level_values,
             buffer.chooses,
@@ -259,7 +259,7 @@ class HierarchicalPPO(PPO):
 
 
 def check_stage(from_stage: str | None, sampler: CurriculumManager) -> None:
-    """Raise ConfigError if no training level is of the category at which subtasks begin."""
+    """Raise ConfigError if the curriculum has no stage of the name at which subtasks begin."""
     if from_stage is not None and from_stage not in sampler.stages:
         advice = f"the training dataset has no such levels, only {', '.join(sampler.stages)}"
         raise ConfigError(advice, "--hierarchical-from-stage", from_stage)
@@ -292,7 +292,7 @@ def hierarchy_metrics(buffer: HierarchicalBuffer, chosen: np.ndarray) -> dict[st
     return metrics
 
 
-def semi_markov(
+def compute_smdp_gae(
     rewards: torch.Tensor,
     values: torch.Tensor,
     chooses: torch.Tensor,

@@ -3,9 +3,9 @@
     ppo = RecurrentPPO(env, "vision_free+gru", config, plan, statistics=statistics)
 
 The state before a decision is part of its observation (``rl.policy.recurrent``) and is stored with it.  A rollout consists
-of segments of ``memory_segment`` decisions of one environment.  Minibatches are whole segments.  Gradients flow within a
-segment, up to the end of an episode.  A segment begins with the stored state, also for
-the reference policy of the KL penalty, whose own states would differ.
+of segments of ``memory_segment`` decisions of one environment.  A minibatch consists of whole segments.  Gradients flow
+within a segment, up to the end of an episode.  A segment begins with the stored state, also for the reference policy of the
+KL penalty, although its own states would differ.
 Source: Kapturowski et al. 2019 (stored states).
 """
 

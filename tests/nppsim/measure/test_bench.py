@@ -48,7 +48,7 @@ def test_campaign_levels_leaves_out_damaged_and_unsupported_levels(tmp_path):
 
 
 def test_bench_prints_a_table_and_compares_with_a_baseline(monkeypatch, capsys, tmp_path):
-    result = bench.measure_work(bench.Work("levels", lambda: 10), threads=2, rounds=1, seconds=1e-6)
+    result = bench.measure_work(bench.TimedWork("levels", lambda: 10), threads=2, rounds=1, seconds=1e-6)
     assert result["per_s_per_core"] == result["per_s"] / 2
     monkeypatch.setattr(bench, "benchmark", lambda plays, **settings: iter([("level_compile/1", result)]))
     stored = tmp_path / "bench.json"

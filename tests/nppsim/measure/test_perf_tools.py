@@ -14,7 +14,14 @@ from nppsim.batch import BatchSimulator
 from nppsim.generate import generate
 from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.measure import throughput, timing, workload
-from nppsim.measure.workload import RANDOM_TYPES, Amount, generated_levels, random_levels, random_play, recorded_play
+from nppsim.measure.workload import (
+    RANDOM_TYPES,
+    WorkloadSettings,
+    generated_levels,
+    random_levels,
+    random_play,
+    recorded_play,
+)
 from nppsim.physics.outcomes import WON
 from nppsim.planner import plan
 from nppsim.replays.playback import find_files, read_file
@@ -25,7 +32,7 @@ from places import ROOT
 from programs import load_script
 from results import altered
 
-TINY = Amount(envs=4, iterations=20, rounds=3, warmup=5)
+TINY = WorkloadSettings(envs=4, iterations=20, rounds=3, warmup=5)
 SMALL = ["--envs", "4", "--iterations", "20", "--rounds", "3", "--warmup", "5"]
 
 
@@ -193,7 +200,7 @@ def test_key_of_equal_workloads_is_equal():
 
 def test_amount_above_the_memory_limit_is_refused():
     with pytest.raises(timing.TimingError, match="GiB"):
-        Amount(envs=1024, iterations=20_000)
+        WorkloadSettings(envs=1024, iterations=20_000)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -335,7 +342,9 @@ def test_main_unwritable_output_is_refused_before_measuring(monkeypatch, tmp_pat
 
 
 def test_parse_flags_set_the_amount():
-    assert profile_multi_config.parse(["--steps", "20"])[1] == Amount(envs=64, rounds=10, iterations=2, warmup=5000)
+    assert profile_multi_config.parse(["--steps", "20"])[1] == WorkloadSettings(
+        envs=64, rounds=10, iterations=2, warmup=5000
+    )
     assert perf_benchmark.parse(SMALL)[1] == TINY
 
 

@@ -26,8 +26,8 @@ from nppsim.observe.graph import (
     PLACE,
     SWITCH,
     GraphError,
-    announce,
     graph_of,
+    register_bank,
     state_at_start,
 )
 
@@ -38,7 +38,7 @@ RIGHT = 2
 
 def graph_at_start(level):
     bank = LevelBank([level])
-    announce(bank)
+    register_bank(bank)
     return graph_of(state_at_start(bank, 0)), bank
 
 

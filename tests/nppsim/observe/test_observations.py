@@ -57,7 +57,7 @@ def test_observations_random_play_equal_reference(seed, density, exits, kinds):
         obs, now = play_to(sim, rng, rng.integers(0, 15)), present(sim)
         next_step = (
             sim.bank.paths.next_step[0]
-            if reference.touched(now) == reference.at_start
+            if reference.door_state(now) == reference.at_start
             else sim._fields.own_next_step[0]
         )
         assert len(reference.path_fields(now).wrong_steps(next_step)) == 0

@@ -51,8 +51,8 @@ def test_orders_are_near_optimal(switch):
     for seed in range(20):
         lengths = random_lengths(seed, switch=switch)
         order = lengths.shortest(list(range(6)))
-        assert sorted(lengths.full(order)) == list(range(6))
-        best = min(naive_total(lengths, lengths.plain(list(o))) for o in itertools.permutations(range(6)))
+        assert sorted(lengths.with_switch(order)) == list(range(6))
+        best = min(naive_total(lengths, lengths.without_last_switch(list(o))) for o in itertools.permutations(range(6)))
         assert lengths.total(order) == pytest.approx(naive_total(lengths, order))
         ratios.append(lengths.total(order) / best)
     assert min(ratios) >= 1 - 1e-9

@@ -182,10 +182,10 @@ def test_snapshot_memory_is_bounded_and_rewinds_exact(page, monkeypatch):
         ask(socket, step=inputs.tolist())
         (session,) = page.studio.sessions
         size = session._snapshots[0].nbytes
-        every = session._every
-        assert every > SNAPSHOT_EVERY and MAX_RUN_FRAMES / every * size <= limit
-        assert len(session._snapshots) == 1 + 400 // every
-        for frame in (every + 1, every, every - 1, 3):
+        interval = session._snapshot_interval
+        assert interval > SNAPSHOT_EVERY and MAX_RUN_FRAMES / interval * size <= limit
+        assert len(session._snapshots) == 1 + 400 // interval
+        for frame in (interval + 1, interval, interval - 1, 3):
             there = ask(socket, rewind=frame)["frame"]["n"][:2]
             assert there == nppsim.simulate(level, inputs[:frame]).position[-1].tolist()
             ask(socket, step=inputs[frame:].tolist())

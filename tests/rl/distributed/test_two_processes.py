@@ -10,7 +10,7 @@ import torch
 from nppsim.errors import ConfigError
 from nppsim.io.signals import ENDING
 from rl.distributed.launch import ProcessError, launch
-from rl.distributed.ranks import Started, joined
+from rl.distributed.ranks import TorchrunEnvironment, process_group
 
 from learners import make_ppo
 
@@ -81,7 +81,7 @@ def test_joined_more_processes_than_gpus_raises(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with (
         pytest.raises(ConfigError, match="2 processes .* GPU each, and it has 1"),
-        joined(Started(rank=1, size=2, local_rank=1, local_size=2, restarts=0), None, None),
+        process_group(TorchrunEnvironment(rank=1, size=2, local_rank=1, local_size=2, restarts=0), None, None),
     ):
         pass
 

@@ -29,7 +29,7 @@ def _same_plan(tmp_path_factory):
 def blank_charts():
     """Reports contain empty pictures: drawing takes longer than a tiny run.  test_report.py draws them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(charts, "_drawn", lambda axes: b"")
+        patch.setattr(charts, "_rendered", lambda axes: b"")
         patch.setattr(report, "curve_chart", lambda *arguments: b"")
         yield
 

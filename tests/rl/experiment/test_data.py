@@ -19,7 +19,7 @@ from rl.config.experiment import DEV_LEVELS
 from rl.config.resume import other_levels
 from rl.curriculum import make_sampler
 from rl.evaluation.suite import EvaluationSuite
-from rl.experiment.data import hold_back, joined, load_data, load_demonstrations, runs_without_imitation
+from rl.experiment.data import hold_out, load_data, load_demonstrations, merge_level_sets, runs_without_imitation
 from rl.experiment.run import run
 
 from recordings import winning_inputs
@@ -82,11 +82,11 @@ def test_load_data_with_dev_dataset_holds_out_nothing(folders):
 
 def test_hold_back_keeps_mirror_images_together():
     pairs = [(shape, "many") for level, _ in halls(0, 20) for shape in (level, mirror(level))]
-    train, dev = hold_back(pairs)
+    train, dev = hold_out(pairs)
     assert len(dev) == 4 and {mirror(level) for level, _ in dev} == {level for level, _ in dev}
     assert sorted(level.fingerprint for level, _ in train + dev) == sorted(level.fingerprint for level, _ in pairs)
     many = [(corridor(switch=25 + i % 30, door=60 + i // 30), "many") for i in range(600)]
-    assert len(hold_back(many)[1]) == DEV_LEVELS
+    assert len(hold_out(many)[1]) == DEV_LEVELS
 
 
 def test_load_demonstrations_excludes_held_out_levels(folders):
@@ -241,7 +241,7 @@ def test_joined_logs_level_warnings(tmp_path):
         level = corridor(door=30 + number)
         (tmp_path / f"{number}.map").write_bytes(level.to_bytes() + b"\0" * (number != 6))
     log = []
-    joined([LevelSet.open(tmp_path)], log.append)
+    merge_level_sets([LevelSet.open(tmp_path)], log.append)
     assert log[0] == f"warning: {tmp_path}/0.map: byte 1245: the last record has 1 of 5 bytes; it is ignored"
     assert [line.startswith(f"warning: {tmp_path}/") for line in log] == [True] * 5 + [False]
     assert log[5] == "warning: and 1 more like these"

@@ -81,7 +81,7 @@ def test_evaluator_stop_request_or_killed_process_raises(tmp_path):
             remote.result()
         remote.process.kill()
         message = str(await_failure(remote))
-        assert message.startswith("the process of --remote-evaluation died (signal 9, perhaps for lack of memory). ")
+        assert message.startswith("the process of --remote-evaluation died (signal 9, perhaps out of memory). ")
     assert not list(tmp_path.iterdir())
 
 

@@ -50,7 +50,7 @@ def experiment(data, tmp_path_factory):
     arguments = [*map(str, flags)]
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
         patch.setattr(sys, "argv", ["train_and_compare.py", *arguments])  # which config.json contains
-        patch.setattr(charts, "_drawn", lambda axes: b"")  # plotted, but not rendered
+        patch.setattr(charts, "_rendered", lambda axes: b"")  # plotted, but not rendered
         status = load_script("train_and_compare").main(arguments)
     assert status == 0, printed.getvalue()
     (folder,) = out.glob("tiny_*")

@@ -15,7 +15,7 @@ from rl.config.command_line import resolve
 from rl.events import read_scalars
 from rl.experiment.run import run
 from rl.policy import checkpoint
-from rl.ppo.logs import TABLE, read_table
+from rl.ppo.logs import CSV_FILE, read_table
 
 from programs import load_script
 from worlds import RIGHT, straight
@@ -63,7 +63,7 @@ def flags(folder):
 
 def check_metrics(metrics, folder):
     """``on_metrics`` has received the latest rows of the table, and all tags of PPO's events."""
-    table = read_table(folder / TABLE)
+    table = read_table(folder / CSV_FILE)
     rows = [{name: float(text) for name, text in row.items() if text} for row in table]
     assert [values for _, values in metrics] == rows[-len(metrics) :]
     assert [step for step, _ in metrics][:2] == [256, 384]

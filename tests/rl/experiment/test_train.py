@@ -4,7 +4,7 @@ import pytest
 
 from nppsim.errors import ConfigError
 from rl.experiment import train as module
-from rl.experiment.train import Finished, train
+from rl.experiment.train import FinishedExperiment, train
 
 NEEDED = {"experiment_name": "x", "architectures": ["vision_free"]}
 
@@ -67,7 +67,7 @@ def test_train_keywords_override_files_and_recipe(tmp_path, monkeypatch):
 
 def test_finished_success_is_mean_over_seeds(tmp_path):
     seeds = {str(seed): {"suites": {"test": {"all": {"success": share}}}} for seed, share in enumerate((0.25, 0.75))}
-    done = Finished(tmp_path, {"architectures": {"mlp_baseline": {"seeds": seeds}}}, ())
+    done = FinishedExperiment(tmp_path, {"architectures": {"mlp_baseline": {"seeds": seeds}}}, ())
     assert done.success("mlp_baseline") == 0.5
     with pytest.raises(KeyError):
         done.success("vision_free")

@@ -12,7 +12,7 @@ from nppsim.errors import ConfigError
 from nppsim.studio import command
 from rl.config.command_line import resolve
 from rl.config.resume import changes
-from rl.experiment.viewer import ViewerError, viewed
+from rl.experiment.viewer import ViewerError, studio_process
 
 LIMIT_S = 60
 
@@ -20,7 +20,7 @@ LIMIT_S = 60
 def test_viewed_serves_page_during_block(tmp_path, capsys):
     (tmp_path / "config.json").write_text("{}")
     said = []
-    with viewed(tmp_path, said.append):
+    with studio_process(tmp_path, said.append):
         address = capsys.readouterr().out.split()[-1]
         assert "token" not in "".join(said), "the output is stored in a file"
         root, token = address.split("/?token=")
@@ -42,7 +42,7 @@ def test_viewed_studio_fails_raises_with_reason(tmp_path, monkeypatch, capsys):
     stand_in.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(stand_in))
     with pytest.raises(ViewerError, match=r"--visualize-training: .*nothing: no config\.json"):
-        with viewed(folder, lambda line: None):
+        with studio_process(folder, lambda line: None):
             raise AssertionError("there is nothing to show")
 
 

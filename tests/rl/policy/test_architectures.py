@@ -7,7 +7,7 @@ import torch
 
 from bc.train import BCConfig, pretrain
 from nppsim.bank import LevelBank
-from nppsim.observe.graph import announce
+from nppsim.observe.graph import register_bank
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy import checkpoint
 from rl.policy.architectures import ALIASES, ARCHITECTURES, get_architecture
@@ -89,7 +89,7 @@ def test_every_architecture_is_pretrained_transferred_fine_tuned_resumed_saved_l
 @pytest.fixture(scope="module")
 def bank():
     bank = LevelBank([*LEVELS, *(random_level(seed) for seed in range(3)), mixed_level(1), mixed_level(2)])
-    announce(bank)
+    register_bank(bank)
     return bank
 
 

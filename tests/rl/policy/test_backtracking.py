@@ -10,7 +10,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.physics.outcomes import DIED
 from nppsim.simulate import simulate
 from rl.evaluation.suite import EvaluationSuite
-from rl.policy.backtracking import DEATHS, PHASES, BacktrackingPlayer, with_backtracking
+from rl.policy.backtracking import MAX_DEATH_RETRIES, MAX_PHASE_RETRIES, BacktrackingPlayer, with_backtracking
 from rl.policy.player import ExploringPlayer, Player, player_of
 from rl.policy.policy import build_policy
 
@@ -101,17 +101,17 @@ def test_backtrack_keeps_final_decisions_and_restores_matching_states(horizon):
             for key in sim.keys:
                 np.testing.assert_array_equal(sim.obs[key], replay.obs[key])
     assert returns > 0
-    assert sim.episode["outcome"][0] != DIED or returns >= DEATHS
+    assert sim.episode["outcome"][0] != DIED or returns >= MAX_DEATH_RETRIES
 
 
 def test_backtrack_after_failed_exploration_repeats_up_to_the_limit():
     sim = simulator_of(corridor())
     player, rng = with_backtracking(player_of(Waiting(), 1, 5), sim, 80), torch.Generator().manual_seed(0)
     counts = []
-    for _ in range(6 + (PHASES + 1) * Player.phase):
+    for _ in range(6 + (MAX_PHASE_RETRIES + 1) * Player.phase):
         sim.step(player.act(sim.obs, np.zeros(1, np.int64), deterministic=True, rng=rng))
         counts += player.backtrack(rng).values()
-    assert counts == [Player.phase] * PHASES
+    assert counts == [Player.phase] * MAX_PHASE_RETRIES
 
 
 @pytest.mark.parametrize(
@@ -128,14 +128,14 @@ def test_backtrack_restores_recurrent_states_and_subtasks(architecture):
     envs, remembered, returns = np.arange(2), [[], []], 0
     for _ in range(600):
         for env in envs:
-            remembered[env].append([values[env].copy() for values in player.inner.memory])
+            remembered[env].append([values[env].copy() for values in player.inner.episode_state])
         sim.step(player.act(sim.obs, envs, deterministic=False, rng=rng))
         backtracked = player.backtrack(rng)
         for env, count in backtracked.items():
             before = remembered[env][-count]
             del remembered[env][-count:]
             returns += 1
-            for now, past in zip(player.inner.memory, before, strict=True):
+            for now, past in zip(player.inner.episode_state, before, strict=True):
                 np.testing.assert_array_equal(now[env], past)
         ended = np.setdiff1d(sim.finished, list(backtracked))
         player.begin(ended)

@@ -383,7 +383,7 @@ def test_load_policy_format_2_reads_weights_without_training_state(policy, saved
     }
     with pytest.MonkeyPatch.context() as earlier:
         earlier.setattr(checkpoint, "FORMAT_VERSION", 2)
-        saved.write_bytes(checkpoint.sign(content, tensors))
+        saved.write_bytes(checkpoint.pack(content, tensors))
     loaded, stored = load_policy(saved)
     assert stored["training"] is None and stored["config"] == {"lr": 1e-3}
     assert all(torch.equal(loaded.state_dict()[name], tensor) for name, tensor in policy.state_dict().items())

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from nppsim.bank import LevelBank
-from nppsim.observe.graph import NONE, NUM_SLOTS, Graph, announce, graph_of, state_at_start
+from nppsim.observe.graph import NONE, NUM_SLOTS, Graph, graph_of, register_bank, state_at_start
 from rl.policy.architectures import ARCHITECTURES, GraphNetwork
 from rl.policy.graph_kernels import dot_product_attention
 from rl.policy.graph_network import AttentionLayer, GraphBatch, GraphLayers, MeanLayer, TransformerLayer
@@ -29,7 +29,7 @@ def seeded(one_thread):
 @pytest.fixture(scope="module")
 def bank():
     bank = LevelBank([*LEVELS, *(random_level(seed) for seed in range(3)), mixed_level(1)])
-    announce(bank)
+    register_bank(bank)
     return bank
 
 

@@ -6,7 +6,7 @@ import torch
 
 from nppsim.observe import layout
 from rl.evaluation.suite import EvaluationSuite
-from rl.policy.player import BURST, LONGEST_REPEAT, ExploringPlayer, Player, player_of
+from rl.policy.player import BURST, MAX_REPEAT, ExploringPlayer, Player, player_of
 
 from worlds import RIGHT, corridor
 
@@ -62,8 +62,8 @@ def test_sampled_actions_are_repeated():
     player, rng = player_of(Waiting(), 40, PATIENCE), torch.Generator().manual_seed(0)
     actions = np.stack([decide(player, [1.0] * 40, rng) for _ in range(PATIENCE + BURST)])[PATIENCE:]
     changes = (np.diff(actions, axis=0) != 0).sum()
-    # The mean repetition is LONGEST_REPEAT / 2 decisions, and a fifth of the new actions equals the last one.
-    assert changes == pytest.approx(40 * BURST / (LONGEST_REPEAT / 2) * 0.8, rel=0.3)
+    # The mean repetition is MAX_REPEAT / 2 decisions, and a fifth of the new actions equals the last one.
+    assert changes == pytest.approx(40 * BURST / (MAX_REPEAT / 2) * 0.8, rel=0.3)
 
 
 def test_a_deadly_action_is_not_repeated():

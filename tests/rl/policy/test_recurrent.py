@@ -11,7 +11,7 @@ from rl.policy import checkpoint
 from rl.policy.architectures import ArchitectureError, get_architecture
 from rl.policy.networks import ObservationError
 from rl.policy.player import RecurrentPlayer, player_of
-from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, Memory, packed
+from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, RecurrentLayer, packed
 from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
 
 from networks import made_up_policy
@@ -34,7 +34,7 @@ def naive(memory, features, states, follows):
 def test_sequences_are_those_of_a_cell_stepped_by_hand(seed, rows, share):
     torch.manual_seed(seed)
     memory, features, states = (
-        Memory(5, 3),
+        RecurrentLayer(5, 3),
         torch.randn(rows, 5, requires_grad=True),
         torch.randn(rows, 3, requires_grad=True),
     )
@@ -49,7 +49,7 @@ def test_sequences_are_those_of_a_cell_stepped_by_hand(seed, rows, share):
 
 
 def test_memory_single_row_equals_one_gru_step():
-    memory, features, states = Memory(5, 3), torch.randn(4, 5), torch.randn(4, 3)
+    memory, features, states = RecurrentLayer(5, 3), torch.randn(4, 5), torch.randn(4, 3)
     alone = memory(features, {RECURRENT_STATE: states})[1]
     torch.testing.assert_close(alone, naive(memory, features, states, torch.zeros(4, dtype=torch.bool)))
     assert torch.equal(memory(features, {})[1], memory(features, {RECURRENT_STATE: torch.zeros(4, 3)})[1])

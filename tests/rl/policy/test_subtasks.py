@@ -115,10 +115,10 @@ def test_targets_are_offsets_to_entities():
 def test_the_low_level_observes_only_its_subtask():
     sim = start(LOCKED)
     obs = {key: torch.from_numpy(values) for key, values in sim.obs.items()}
-    found = subtask_features(obs, torch.tensor([[LOCKED_DOOR, 10]]), longest=20)[0].view(len(SUBTASKS), -1)
+    found = subtask_features(obs, torch.tensor([[LOCKED_DOOR, 10]]), max_decisions=20)[0].view(len(SUBTASKS), -1)
     assert found[LOCKED_DOOR].tolist() == [1.0, 0.5, 0.5, 0.0, 0.5]  # given, half its time, half of 120 px away
     assert not found[[EXIT_SWITCH, EXIT, MINE, EXPLORE]].any()
-    assert not subtask_features(obs, torch.tensor([[NO_SUBTASK, 0]]), longest=20).any()
+    assert not subtask_features(obs, torch.tensor([[NO_SUBTASK, 0]]), max_decisions=20).any()
 
 
 def test_active_subtasks_are_restored():
@@ -127,8 +127,8 @@ def test_active_subtasks_are_restored():
     subtasks.step(sim.obs, np.array([False]))
     other = ActiveSubtasks(1, 50)
     other.load(subtasks.state())
-    assert (other.now == [[LOCKED_DOOR, 1]]).all()
-    assert (other.begun == subtasks.begun).all()
+    assert (other.active == [[LOCKED_DOOR, 1]]).all()
+    assert (other.start_quantities == subtasks.start_quantities).all()
 
 
 # ------------------------------------------------------------------ names and flags

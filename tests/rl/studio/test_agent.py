@@ -20,7 +20,7 @@ from rl.policy.checkpoint import CheckpointError
 from rl.policy.onnx import to_onnx
 from rl.policy.policy import build_policy
 from rl.studio import agent as agent_module
-from rl.studio.agent import TOGETHER
+from rl.studio.agent import BATCH_EPISODES
 
 from places import ROOT
 from seen import observations
@@ -94,7 +94,7 @@ def test_an_episode_depends_on_its_seed_and_on_nobody_else(agent):
 
 
 def test_live_view_after_backtracking_shows_final_decisions_only(tmp_path, monkeypatch):
-    """An untrained agent explores in vain, and the page shows each decision of the run that is left once."""
+    """An untrained agent explores without success; the page shows each remaining decision of the run once."""
     policy = build_policy("vision_free_foresight")
     level = corridor(door=250)
     sim = BatchSimulator([level], 2, observations=policy.observations)
@@ -165,8 +165,8 @@ def test_tries_say_how_and_where_episodes_end(agent):
 
 
 def test_more_tries_than_are_played_at_once_differ(beginner):
-    endings = list(beginner.evaluate([straight(mine=True)], TOGETHER + 2))
-    assert len(endings) == TOGETHER + 2
+    endings = list(beginner.evaluate([straight(mine=True)], BATCH_EPISODES + 2))
+    assert len(endings) == BATCH_EPISODES + 2
     assert len({(one.x, one.y) for one in endings}) > 1
     dead = [one for one in endings if one.outcome == "died"]
     assert dead

@@ -56,7 +56,7 @@ def write_run(folder, arm, seed, at):
 
 @pytest.fixture
 def runs(monkeypatch, tmp_path):
-    """``ab._run`` that writes runs by hand; a list of their names, and how many may run before an interruption."""
+    """``ab._run_process`` that writes runs by hand; a list of their names, and how many may run before an interruption."""
     state = SimpleNamespace(names=[], left=99, status=0, folder=tmp_path / "ab")
 
     def run(command, log_file):
@@ -70,7 +70,7 @@ def runs(monkeypatch, tmp_path):
             write_run(state.folder, name[0], int(name[-1]), len(state.names))
         return state.status
 
-    monkeypatch.setattr(ab, "_run", run)
+    monkeypatch.setattr(ab, "_run_process", run)
     return state
 
 
@@ -114,7 +114,10 @@ def test_run_all_alternates_arms_and_compares(runs):
 
 def test_run_process_output_is_stored(tmp_path):
     log_file = tmp_path / "run.log"
-    assert ab._run([sys.executable, "-c", "import sys; print('decisions'); sys.exit('no space left')"], log_file) == 1
+    assert (
+        ab._run_process([sys.executable, "-c", "import sys; print('decisions'); sys.exit('no space left')"], log_file)
+        == 1
+    )
     assert sorted(log_file.read_text().splitlines()) == ["decisions", "no space left"]
 
 
@@ -211,7 +214,7 @@ def test_main_two_real_runs(tmp_path, capsys, monkeypatch):
         with open(log_file, "w") as out, redirect_stdout(out):
             return load_script("train_and_compare").main(command[3:])
 
-    monkeypatch.setattr(ab, "_run", run)
+    monkeypatch.setattr(ab, "_run_process", run)
     flags = ["--total-timesteps", "512", "--num-envs", "8", "--rollout-length", "32", "--minibatch-size", "64"]
     flags += ["--eval-freq", "0", "--skip-final-eval"]
     arguments = ["--b=--no-mixed-precision", "--seeds", "5", "--out", str(tmp_path / "ab"), "--", *COMMON, *flags]

@@ -169,7 +169,7 @@ def test_a_checkpoint_of_another_version_or_with_other_frames_per_decision_is_an
     training = checkpoint.load(path)["training"]
     training["monitor"] |= {"retention": {}}
     checkpoint.save(path, ppo.policy, frame_skip=4, config=monitor.config.to_dict(), training=training)
-    message = "lacks 'bc_success', so training cannot resume from it: use the version .*, or train again"
+    message = "has no 'bc_success', so training cannot resume from it: use the version .*, or train again"
     with pytest.raises(CheckpointError, match=message):
         begin(monitor.config)
 
@@ -461,14 +461,14 @@ def test_only_checkpoints_with_the_runs_own_names_are_deleted(tmp_path):
     copies = ["checkpoint_copy_256.safetensors", "checkpoint_0512.safetensors", "my_checkpoint_1.safetensors"]
     for name in (*own, *copies):
         (tmp_path / name).touch()
-    checkpoints = training_state.Checkpoints(tmp_path, keep=1)
+    checkpoints = training_state.CheckpointFolder(tmp_path, keep=1)
     assert [path.name for path in checkpoints.existing()] == own
     checkpoints.prune()
     assert {path.name for path in tmp_path.iterdir()} == {own[-1], *copies}
 
 
 def test_checkpoints_of_other_runs_are_neither_used_nor_deleted(tmp_path):
-    checkpoints = training_state.Checkpoints(tmp_path, keep=2)
+    checkpoints = training_state.CheckpointFolder(tmp_path, keep=2)
     for decisions in (512, 1024):
         checkpoints.add(decisions).touch()
     foreign = [checkpoints.path(decisions) for decisions in (64, 9999)]
@@ -476,6 +476,6 @@ def test_checkpoints_of_other_runs_are_neither_used_nor_deleted(tmp_path):
         path.touch()
     checkpoints.add(2048).touch()
     checkpoints.prune()
-    again = training_state.Checkpoints(tmp_path, keep=2)
+    again = training_state.CheckpointFolder(tmp_path, keep=2)
     assert again.existing() == [checkpoints.path(1024), checkpoints.path(2048)]
     assert all(path.exists() for path in foreign) and not checkpoints.path(512).exists()

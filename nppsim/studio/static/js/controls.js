@@ -7,9 +7,10 @@
  */
 
 import { takesKeys } from "./elements.js";
+import { INPUTS } from "./input_byte.js";
 
 const STORE = "nppsim.keys";
-const BITS = { jump: 1, right: 2, left: 4 }; // bits of an input byte
+const BITS = Object.fromEntries(INPUTS.map(({ action, bit }) => [action, bit]));
 /** Actions: name -> [description, default keys (KeyboardEvent.code)]. */
 export const ACTIONS = {
   left: ["run left", ["ArrowLeft", "KeyA"]],

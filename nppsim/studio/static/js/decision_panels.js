@@ -107,7 +107,7 @@ export class DecisionPanels {
         };
       });
     this.pictures.replaceChildren(...this.shown.map(({ figure }) => figure));
-    this.grown();
+    this.updateCharts();
   }
 
   choose(name, wanted) {
@@ -116,7 +116,7 @@ export class DecisionPanels {
     this.changed();
   }
 
-  grown() {
+  updateCharts() {
     const { decisions } = this.log;
     const x = decisions.map(({ f }) => f);
     this.charts.value.show({ lines: [{ x, y: decisions.map(({ v }) => v) }] });

@@ -19,8 +19,8 @@ let tried = null; // {id, state} of the level that was played or saved last
 export async function show(view, studio, id) {
   stored ??= restored();
   const editor = stored;
-  const inHand = id && tried?.id === id && tried.state === editor.state;
-  if (id && !inHand && (editor.history.isSaved || (await askToDrop()))) await load(editor, studio, id);
+  const isCurrent = id && tried?.id === id && tried.state === editor.state;
+  if (id && !isCurrent && (editor.history.isSaved || (await askToDrop()))) await load(editor, studio, id);
   if (id) history.replaceState(null, "", "#/edit"); // so that "back" returns to the current level
 
   const canvas = element("canvas", {

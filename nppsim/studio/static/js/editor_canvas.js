@@ -44,10 +44,10 @@ export class EditorCanvas {
     this.pointers = new Map(); // pressed pointers: id -> [x, y], CSS px
     this.pinch = null; // gesture of two fingers: {distance, middle}
     this.wanted = 0; // id of the requested animation frame, or 0
-    this.change = () => this.#ask();
+    this.change = () => this.#requestDraw();
     for (const event of ["change", "cursor"]) editor.addEventListener(event, this.change);
     this.#listen();
-    this.#ask();
+    this.#requestDraw();
   }
 
   destroy() {
@@ -59,7 +59,7 @@ export class EditorCanvas {
   // -------------------------------------------------------------------------------------------------------------------
   // Drawing, at most once per animation frame
 
-  #ask() {
+  #requestDraw() {
     if (this.wanted) return;
     this.wanted = requestAnimationFrame(() => {
       this.wanted = 0;
@@ -69,7 +69,7 @@ export class EditorCanvas {
 
   show({ route = this.route, marks = this.marks, grid = this.grid }) {
     [this.route, this.marks, this.grid] = [route, marks, grid];
-    this.#ask();
+    this.#requestDraw();
   }
 
   draw() {
@@ -194,7 +194,7 @@ export class EditorCanvas {
       (event) => {
         event.preventDefault();
         this.scene.zoom(WHEEL_ZOOM ** -event.deltaY, event.offsetX, event.offsetY);
-        this.#ask();
+        this.#requestDraw();
       },
       { passive: false },
     );
@@ -234,11 +234,11 @@ export class EditorCanvas {
       this.scene.zoom(now.distance / this.pinch.distance, ...now.middle);
       this.scene.pan((now.middle[0] - this.pinch.middle[0]) / scale, (now.middle[1] - this.pinch.middle[1]) / scale);
       this.pinch = now;
-      this.#ask();
+      this.#requestDraw();
     } else if (this.dragging) {
       this.scene.pan((event.offsetX - this.dragging[0]) / scale, (event.offsetY - this.dragging[1]) / scale);
       this.dragging = [event.offsetX, event.offsetY];
-      this.#ask();
+      this.#requestDraw();
     } else {
       this.editor.move(this.#placeOf(event));
     }
@@ -286,7 +286,7 @@ export class EditorCanvas {
     const past = (v, size) => (v < margin ? margin - v : v > size - margin ? size - margin - v : 0);
     const [dx, dy] = [past(x, canvas.clientWidth), past(y, canvas.clientHeight)];
     if (dx || dy) scene.pan(dx / scene.view.scale, dy / scene.view.scale);
-    this.#ask();
+    this.#requestDraw();
   }
 
   zoom(factor) {
@@ -297,7 +297,7 @@ export class EditorCanvas {
   fit() {
     this.scene.fit("stage");
     this.scene.redraw();
-    this.#ask();
+    this.#requestDraw();
   }
 }
 
@@ -308,7 +308,7 @@ function boxOf({ column, row, width, height }) {
 
 /** Draw an entity in its start state at a position in steps.  pending: the door or exit, if the position is its
  *  switch's. */
-export function drawFigure(pen, entity, at, pending = null) {
+function drawFigure(pen, entity, at, pending = null) {
   if (!isOnStage(at)) return;
   if (entity.kind === NINJA) {
     const [x, y] = pixels(at);

@@ -5,7 +5,6 @@ import { drawIcon } from "./editor_canvas.js";
 import { element } from "./elements.js";
 import {
   KINDS,
-  NUM_TILES,
   STEPS_PER_TILE,
   STEPS_X,
   STEPS_Y,
@@ -15,6 +14,7 @@ import {
   placeOf,
 } from "./level_model.js";
 import { coloursOf, onThemeChange } from "./pen.js";
+import { NUM_TILES } from "./tiles.js";
 
 const TOOLS = [
   ["select", "Select", "V", "Select and move entities, or select a region"],

@@ -5,7 +5,6 @@ import {
   COLUMNS,
   KINDS,
   NINJA,
-  NUM_TILES,
   ROWS,
   STEPS_PER_TILE,
   STEPS_X,
@@ -34,6 +33,7 @@ import {
   removePart,
   tileAt,
 } from "./level_model.js";
+import { NUM_TILES } from "./tiles.js";
 
 const REACH = 2; // distance in steps within which a part is selected
 const BY_TILES = new Set(["tile", "fill", "erase", "pick"]); // tools whose cursor moves by tiles

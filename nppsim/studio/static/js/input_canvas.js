@@ -5,13 +5,9 @@
  */
 
 import { element } from "./elements.js";
+import { INPUTS } from "./input_byte.js";
 import { coloursOf, onThemeChange } from "./pen.js";
 
-export const LANES = [
-  ["left", 4],
-  ["jump", 1],
-  ["right", 2],
-]; // label, bit of an input byte
 const [RULER, LANE, LABELS] = [20, 24, 46]; // px: heights of the ruler and of a lane, width of the labels
 const [LEAST, MOST] = [2, 24]; // px per frame
 
@@ -91,7 +87,7 @@ export class InputCanvas {
     const lane = Math.floor((event.offsetY - RULER) / LANE);
     const [from, to] = this.selection ?? [1, 0];
     if (lane < 0) this.drag = { from: frame, to: frame, moves: frame >= from && frame <= to };
-    else if (LANES[lane]) this.drag = { lane, from: frame, to: frame, down: !(this.inputs[frame] & LANES[lane][1]) };
+    else if (INPUTS[lane]) this.drag = { lane, from: frame, to: frame, down: !(this.inputs[frame] & INPUTS[lane].bit) };
     this.draw();
   }
 
@@ -123,7 +119,7 @@ export class InputCanvas {
     const [text, faint] = [getComputedStyle(canvas).color, coloursOf(canvas).muted];
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
     const x = (frame) => LABELS + (frame - this.first) * this.width;
-    const bottom = RULER + LANES.length * LANE;
+    const bottom = RULER + INPUTS.length * LANE;
     const last = Math.min(inputs.length, Math.ceil(this.first + this.visible) + 1);
     c.font = "11px system-ui, sans-serif";
     c.textBaseline = "middle";
@@ -147,7 +143,7 @@ export class InputCanvas {
         c.fillText(String(f), x(f) + 3, RULER / 2);
       }
       if (f >= inputs.length) continue;
-      LANES.forEach(([, bit], lane) => {
+      INPUTS.forEach(({ bit }, lane) => {
         const painted = drag?.lane === lane && f >= Math.min(drag.from, drag.to) && f <= Math.max(drag.from, drag.to);
         const down = painted ? drag.down : inputs[f] & bit;
         fill(
@@ -164,6 +160,6 @@ export class InputCanvas {
     if (this.ended) fill(faint, 1, x(this.played), 0, 2, bottom);
     c.clearRect(0, 0, LABELS, height);
     c.fillStyle = text;
-    LANES.forEach(([label], lane) => c.fillText(label, 4, RULER + (lane + 0.5) * LANE));
+    INPUTS.forEach(({ action }, lane) => c.fillText(action, 4, RULER + (lane + 0.5) * LANE));
   }
 }

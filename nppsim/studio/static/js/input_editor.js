@@ -8,8 +8,9 @@ import { Socket, get, opened, whileCompiling } from "./api.js";
 import { element, panel, seconds } from "./elements.js";
 import { storeDialog } from "./store_dialog.js";
 import { Player, RUN_COLOURS } from "./player.js";
-import { bytes } from "./recording.js";
-import { LANES, InputCanvas } from "./input_canvas.js";
+import { bytes, concatenated, emptyRun } from "./recording.js";
+import { INPUTS } from "./input_byte.js";
+import { InputCanvas } from "./input_canvas.js";
 
 const STORE = "nppsim.inputs"; // prefix; the rest is the level's id
 const MOST_UNDONE = 300;
@@ -45,7 +46,7 @@ class InputEditor {
     ];
     this.build(root);
     this.canvas = new InputCanvas(this.place, {
-      paint: (lane, from, to, down) => this.paint(LANES[lane][1], from, to, down),
+      paint: (lane, from, to, down) => this.paint(INPUTS[lane].bit, from, to, down),
       select: (from, to) => this.select(from, to),
       move: (by) => this.move(by),
       seek: (frame) => {
@@ -65,9 +66,7 @@ class InputEditor {
     const { frame } = await this.socket.ask({ start: this.level.id });
     this.player = new Player(this.stage, {
       level: this.level,
-      runs: [
-        { label: "", colour: null, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start: frame },
-      ],
+      runs: [emptyRun("", null, frame)],
     });
     this.player.overlay = (frame) => this.overlay(frame);
     this.chosen = index;
@@ -163,7 +162,7 @@ class InputEditor {
   /** Replace frames from..to - 1 by others. */
   splice(from, to, others) {
     const { inputs } = this.branch;
-    this.change(joined(inputs.subarray(0, from), others, inputs.subarray(Math.min(to, inputs.length))));
+    this.change(concatenated(Uint8Array, inputs.subarray(0, from), others, inputs.subarray(Math.min(to, inputs.length))));
   }
 
   insert() {
@@ -186,11 +185,11 @@ class InputEditor {
   move(by) {
     const [from, to] = this.selection;
     const { inputs } = this.branch;
-    const rest = joined(inputs.subarray(0, from), inputs.subarray(to + 1));
+    const rest = concatenated(Uint8Array, inputs.subarray(0, from), inputs.subarray(to + 1));
     const at = Math.min(Math.max(from + by, 0), rest.length);
     this.selection = [at, at + to - from];
     this.cursor = at;
-    this.change(joined(rest.subarray(0, at), inputs.subarray(from, to + 1), rest.subarray(at)));
+    this.change(concatenated(Uint8Array, rest.subarray(0, at), inputs.subarray(from, to + 1), rest.subarray(at)));
   }
 
   select(from, to) {
@@ -231,7 +230,7 @@ class InputEditor {
     const stopPolling = whileCompiling((words) => (this.status.textContent = words));
     try {
       const answer = await this.socket.ask({ continue: { frame, ...request } });
-      this.add(`${answer.name} from ${frame}`, joined(inputs.subarray(0, frame), bytes(answer.inputs)));
+      this.add(`${answer.name} from ${frame}`, concatenated(Uint8Array, inputs.subarray(0, frame), bytes(answer.inputs)));
     } catch (error) {
       this.studio.failed(error);
     } finally {
@@ -331,7 +330,7 @@ class InputEditor {
       b: () => this.fork(),
       "+": () => this.canvas.zoom(1.25),
       "-": () => this.canvas.zoom(0.8),
-      ...Object.fromEntries(LANES.map(([, bit], i) => [i + 1, () => this.toggle(bit)])),
+      ...Object.fromEntries(INPUTS.map(({ bit }, i) => [i + 1, () => this.toggle(bit)])),
     };
     const controlled = {
       z: () => (event.shiftKey ? this.history("redo", "undo") : this.history("undo", "redo")),
@@ -465,7 +464,7 @@ class InputEditor {
               this.redo,
               button("Insert", "insert frames without keys", () => this.insert()),
               button("Delete", "delete the selected frames", () => this.remove()),
-              ...LANES.map(([label, bit]) => button(label, `toggle ${label}`, () => this.toggle(bit))),
+              ...INPUTS.map(({ action, bit }) => button(action, `toggle ${action}`, () => this.toggle(bit))),
             ),
             element("p", { class: "small muted", text: KEYS }),
           ),
@@ -514,12 +513,6 @@ function stored(id) {
 
 function text(inputs) {
   return btoa(Array.from(inputs, (byte) => String.fromCharCode(byte)).join(""));
-}
-
-function joined(...parts) {
-  const whole = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
-  parts.reduce((at, part) => (whole.set(part, at), at + part.length), 0);
-  return whole;
 }
 
 /** Return the first place at which two arrays differ; the length of the shorter one if there is none. */

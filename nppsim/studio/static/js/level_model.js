@@ -7,7 +7,6 @@
 
 export const COLUMNS = 42;
 export const ROWS = 23;
-export const NUM_TILES = 38;
 export const STEP = 6; // px
 export const STEPS_PER_TILE = 4;
 export const STEPS_X = STEPS_PER_TILE * (COLUMNS + 2); // size of the stage in steps
@@ -329,7 +328,7 @@ export function mirrorLevel(state) {
   };
 }
 
-export function mirrorClip(clip) {
+function mirrorClip(clip) {
   const width = STEPS_PER_TILE * clip.width;
   return {
     ...clip,

@@ -4,11 +4,11 @@
  * look is {at, state, facing, stride, tilt, pose}; pose contains the angles below.
  */
 
+import { LEFT, RIGHT } from "./input_byte.js";
 import { turned } from "./pen.js";
 
 const [STANDING, RUNNING, BRAKING, JUMPING, FALLING, WALL_SLIDING, DEAD, DYING, CELEBRATING, DISABLED] =
   Array(10).keys();
-const [LEFT, RIGHT] = [4, 2]; // bits of an input byte
 const STRIDE_PX = 5.2; // distance per radian of the stride
 const EASE = 0.4; // fraction of the change to a new pose, per frame
 

@@ -8,6 +8,7 @@ import { Socket, get, opened, whileCompiling } from "./api.js";
 import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
 import { element, panel, seconds, supportBanner, table } from "./elements.js";
+import { INPUTS } from "./input_byte.js";
 import { RecordedRuns, bestTime, storeBest } from "./recorded_runs.js";
 import { storeDialog } from "./store_dialog.js";
 import { LiveGame } from "./live.js";
@@ -21,11 +22,6 @@ const DEATH_MS = 700; // duration of the death animation
 const RESTART_DELAY_MS = 350; // delay after the end before a jump restarts
 const NAME_STORE = "nppsim.name",
   DEFAULT_NAME = "you"; // player's name in the leaderboard
-const CAPS = [
-  [4, "left"],
-  [1, "jump"],
-  [2, "right"],
-]; // bits of an input byte
 
 export async function show(root, studio, id) {
   if (!id) {
@@ -319,7 +315,7 @@ export class Play {
     this.scene.draw({ world: game.world, age, others: this.recordedRuns.at(f), trails: [{ points }] });
     this.showClock(f, g);
     this.numbers.textContent = `${seconds(f)} · frame ${f} · ${Math.hypot(n[2], n[3]).toFixed(2)} px/frame · gold ${g}`;
-    this.caps.forEach((cap, k) => cap.classList.toggle("pressed", (i & CAPS[k][0]) !== 0));
+    this.caps.forEach((cap, k) => cap.classList.toggle("pressed", (i & INPUTS[k].bit) !== 0));
   }
 
   /** Show a frame of another run; null: show the game again. */
@@ -414,7 +410,7 @@ export class Play {
     this.numbers = element("span", { class: "chip numbers" });
     this.bests = element("span", { class: "chip" });
     this.verdict = element("div", { class: "verdict", role: "status" });
-    this.caps = CAPS.map(([, action]) => element("kbd", { text: { left: "←", jump: "jump", right: "→" }[action] }));
+    this.caps = INPUTS.map(({ label }) => element("kbd", { text: label }));
     this.attempt = element("dd");
     this.par = element("dd", { class: "par" });
     this.objective = element(

@@ -13,17 +13,13 @@
 
 import { score } from "./clock.js";
 import { element, seconds, supportBanner, takesKeys } from "./elements.js";
+import { INPUTS } from "./input_byte.js";
 import { Recording, partingFrame } from "./recording.js";
 import { Scene } from "./scene.js";
 import { Timeline } from "./timeline.js";
 
 const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
 export const RUN_COLOURS = ["#2f6fd0", "#d9730d", "#20935c", "#b83fa0", "#8a6d1a", "#0f8f9c", "#c03a48", "#6a58c9"];
-const KEYS = [
-  [4, "←"],
-  [1, "jump"],
-  [2, "→"],
-]; // bits of an input byte
 
 export class Player {
   constructor(root, { level, runs = [] }) {
@@ -133,7 +129,7 @@ export class Player {
     const over = f >= recording.frames && recording.outcome !== "running" ? ` · ${recording.outcome}${points}` : "";
     this.state.textContent = `${recording.speed(f).toFixed(2)} px/frame · gold ${gold}${over}`;
     const keys = f <= recording.frames ? recording.input(f) : 0;
-    this.caps.forEach((cap, i) => cap.classList.toggle("pressed", (keys & KEYS[i][0]) !== 0));
+    this.caps.forEach((cap, i) => cap.classList.toggle("pressed", (keys & INPUTS[i].bit) !== 0));
   }
 
   /** Start playback, from the start if the end is reached. */
@@ -187,7 +183,7 @@ export class Player {
     this.canvas = element("canvas", { role: "img", "aria-label": `Level ${this.level.name}, a run of it` });
     this.clock = element("span", { class: "chip clock" });
     this.state = element("span", { class: "chip" });
-    this.caps = KEYS.map(([, text]) => element("kbd", { text }));
+    this.caps = INPUTS.map(({ label }) => element("kbd", { text: label }));
     this.list = element("div", { class: "runs", role: "group", "aria-label": "Runs" });
     this.button = button("▶", "play", () => (this.playing ? this.pause() : this.play()));
     this.slider = element("input", {

@@ -3,7 +3,7 @@
 import { Socket, get, whileCompiling } from "./api.js";
 import { element, seconds } from "./elements.js";
 import { RUN_COLOURS } from "./player.js";
-import { Recording } from "./recording.js";
+import { Recording, emptyRun } from "./recording.js";
 
 const STORE = "nppsim.best";
 const bests = new Map(); // level id -> history of the best run in this tab
@@ -231,10 +231,7 @@ function playedRun(level, request) {
     socket.onmessage = ({ error, label, start, parts, over }) => {
       if (error) end(reject, new Error(error));
       else if (start)
-        recording = new Recording(
-          { label, colour: null, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start },
-          level,
-        );
+        recording = new Recording(emptyRun(label, null, start), level);
       else if (parts) {
         parts.forEach((part) => recording.append(part));
         socket.send({ at: recording.frames }); // otherwise the server would stop after 600 frames

@@ -43,8 +43,8 @@ export class Recording {
     this.outcome = part.outcome;
     this.frames = part.frames;
     for (const change of part.changes) this.changes.push(change); // there may be too many for arguments
-    this.inputs = joined(Uint8Array, this.inputs, bytes(part.inputs));
-    this.track = joined(Int16Array, this.track, new Int16Array(bytes(part.track).buffer));
+    this.inputs = concatenated(Uint8Array, this.inputs, bytes(part.inputs));
+    this.track = concatenated(Int16Array, this.track, new Int16Array(bytes(part.track).buffer));
     this.computeLooks();
   }
 
@@ -130,10 +130,15 @@ export function partingFrame(a, b) {
   return null;
 }
 
-function joined(Kind, a, b) {
-  const whole = new Kind(a.length + b.length);
-  whole.set(a);
-  whole.set(b, a.length);
+/** Return the run document of a run without frames. */
+export function emptyRun(label, colour, start) {
+  return { label, colour, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start };
+}
+
+/** Concatenate typed arrays into one of the type Kind. */
+export function concatenated(Kind, ...parts) {
+  const whole = new Kind(parts.reduce((sum, { length }) => sum + length, 0));
+  parts.reduce((at, part) => (whole.set(part, at), at + part.length), 0);
   return whole;
 }
 

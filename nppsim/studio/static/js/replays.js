@@ -48,7 +48,7 @@ async function watch(root, studio, run, path) {
   const player = new Player(place, { level, runs: [run] });
   place.tabIndex = -1;
   place.focus({ preventScroll: true }); // the player's keys need the focus
-  const offers = (await known()).filter((one) => one.level === level.id && one.path !== path).slice(0, MOST_OTHERS);
+  const offers = (await allRuns()).filter((one) => one.level === level.id && one.path !== path).slice(0, MOST_OTHERS);
   if (offers.length) others.append(element("span", { class: "muted", text: "Compare with:" }));
   for (const one of offers) {
     const button = element("button", {
@@ -71,7 +71,7 @@ async function watch(root, studio, run, path) {
 }
 
 /** Return stored runs, newest first, then replays, each with its path in addresses. */
-async function known() {
+async function allRuns() {
   const [{ recordings }, { replays }] = await Promise.all([get("recordings"), get("replays")]);
   const pathed = (kind) => (one) => ({ ...one, kind, path: `${kind}/${one.number}` });
   return [...recordings.reverse().map(pathed("recordings")), ...replays.map(pathed("replays"))];
@@ -82,7 +82,7 @@ async function known() {
 
 async function list(root, studio) {
   const [runs, { levels }, { demonstrations }, { problems }] = await Promise.all([
-    known(),
+    allRuns(),
     get("levels"),
     get("recordings"),
     get("replays"),
@@ -227,7 +227,7 @@ function row(run, names, studio, folder) {
 
 function showFolder(
   panel,
-  { folder, recordings, levels, wanted, missing, categories, missing_categories: lacking, problems },
+  { folder, recordings, levels, wanted, missing, categories, missing_categories: missingCategories, problems },
 ) {
   const share = element("i");
   share.style.width = `${Math.min(100, (100 * recordings) / wanted)}%`;
@@ -241,7 +241,7 @@ function showFolder(
       {},
       `${recordings} of ${wanted} recordings, of ${levels} levels. `,
       missing ? `${missing} more make a data set.` : "Enough for a data set.",
-      lacking.length ? ` None yet of: ${lacking.join(", ")}.` : "",
+      missingCategories.length ? ` None yet of: ${missingCategories.join(", ")}.` : "",
     ),
     element("div", { class: "meter", role: "img", "aria-label": `${recordings} of ${wanted}` }, share),
     element(

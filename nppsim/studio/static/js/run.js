@@ -19,7 +19,7 @@ export async function show(root, studio) {
       element(
         "div",
         { class: "notice" },
-        element("h1", { text: "No training is followed" }),
+        element("h1", { text: "No experiment is displayed" }),
         element("p", {
           text: "Start the studio with --run and the folder of an experiment, or train with --visualize-training.",
         }),

@@ -120,7 +120,7 @@ function* pieces([x1, y1, x2, y2, ...arc]) {
 }
 
 const EDGES = Array.from({ length: NUM_TILES }, (_, tile) => edgesOfTile(tile).flatMap((edge) => [...pieces(edge)]));
-const place = (x, y) => (x / HALF) * 128 + y / HALF;
+const keyOf = (x, y) => (x / HALF) * 128 + y / HALF;
 
 /** Return the Path2D around the solid parts of tiles.  tiles: rows of tile ids, the first one at (left, top) px. */
 export function outline(tiles, left, top) {
@@ -130,7 +130,7 @@ export function outline(tiles, left, top) {
       const [dx, dy] = [left + c * TILE, top + r * TILE];
       for (const [x1, y1, x2, y2, cx, cy, backwards] of EDGES[tile] ?? []) {
         const edge = [x1 + dx, y1 + dy, x2 + dx, y2 + dy];
-        const [from, to] = [place(edge[0], edge[1]), place(edge[2], edge[3])];
+        const [from, to] = [keyOf(edge[0], edge[1]), keyOf(edge[2], edge[3])];
         if (cx !== undefined) edges.set(`${from} ${to} ${tile}`, [...edge, cx + dx, cy + dy, backwards]);
         else if (!edges.delete(`${to} ${from}`)) edges.set(`${from} ${to}`, edge);
       }
@@ -142,7 +142,7 @@ export function outline(tiles, left, top) {
 function joined(edges) {
   const leaving = new Map(); // point -> edges that begin there
   for (const edge of edges) {
-    const from = place(edge[0], edge[1]);
+    const from = keyOf(edge[0], edge[1]);
     leaving.has(from) ? leaving.get(from).push(edge) : leaving.set(from, [edge]);
   }
   const path = new Path2D();
@@ -154,7 +154,7 @@ function joined(edges) {
         const [x1, y1, x2, y2, cx, cy, backwards] = edge;
         if (cx === undefined) path.lineTo(x2, y2);
         else path.arc(cx, cy, TILE, Math.atan2(y1 - cy, x1 - cx), Math.atan2(y2 - cy, x2 - cx), backwards);
-        edge = leaving.get(place(x2, y2))?.pop();
+        edge = leaving.get(keyOf(x2, y2))?.pop();
       }
       path.closePath();
     }

@@ -2,9 +2,9 @@
  * run. */
 
 import { element } from "./elements.js";
+import { INPUTS } from "./input_byte.js";
 import { coloursOf, onThemeChange } from "./pen.js";
 
-const KEYS = [4, 1, 2]; // rows of a lane: left, jump, right (bits of an input byte)
 const ROW = 5; // height of a row, px
 const GAP = 6; // gap between lanes, px
 
@@ -40,7 +40,7 @@ export class Timeline {
   /** runs: runs of a player.  parted: frame at which each run diverges from the followed one, or null. */
   show(runs, parted) {
     [this.runs, this.parted] = [runs, parted];
-    this.canvas.style.height = `${runs.length * (KEYS.length * ROW + GAP) + GAP}px`;
+    this.canvas.style.height = `${runs.length * (INPUTS.length * ROW + GAP) + GAP}px`;
     this.draw();
     this.seek(this.frame);
   }
@@ -61,17 +61,17 @@ export class Timeline {
     c.setTransform(canvas.width / width, 0, 0, canvas.height / height, 0, 0);
     const x = (frame) => (frame / this.last) * width;
     this.runs.forEach(({ recording, colour }, i) => {
-      const top = GAP + i * (KEYS.length * ROW + GAP);
+      const top = GAP + i * (INPUTS.length * ROW + GAP);
       c.fillStyle = colour;
       c.globalAlpha = 0.14;
-      c.fillRect(0, top, x(recording.frames), KEYS.length * ROW);
+      c.fillRect(0, top, x(recording.frames), INPUTS.length * ROW);
       c.globalAlpha = 1;
-      KEYS.forEach((bit, row) => {
+      INPUTS.forEach(({ bit }, row) => {
         for (const [from, to] of stretches(recording.inputs, bit))
           c.fillRect(x(from), top + row * ROW + 1, Math.max(x(to) - x(from), 1), ROW - 1);
       });
       c.fillStyle = { won: colours.green, died: colours.red }[recording.outcome] ?? colours.muted;
-      c.fillRect(Math.min(x(recording.frames), width - 3), top - 2, 3, KEYS.length * ROW + 4);
+      c.fillRect(Math.min(x(recording.frames), width - 3), top - 2, 3, INPUTS.length * ROW + 4);
       if (this.parted[i] !== null && this.parted[i] !== undefined) mark(c, x(this.parted[i]), top, colours);
     });
   }
@@ -85,7 +85,7 @@ function mark(c, x, top, colours) {
   c.lineTo(x + 4, top - 5);
   c.lineTo(x, top + 1);
   c.fill();
-  c.fillRect(x - 0.5, top, 1, KEYS.length * ROW);
+  c.fillRect(x - 0.5, top, 1, INPUTS.length * ROW);
 }
 
 /** Yield the intervals [from, to) of frames in which a key is down. */

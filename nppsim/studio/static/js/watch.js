@@ -10,7 +10,7 @@ import { Watching } from "./watching.js";
 
 const MOST_RUNS = 6;
 const MOST_OFFERED = 200; // recordings in the list of choices
-const AT_FIRST = 3; // agents shown at first
+const INITIAL_AGENTS = 3; // agents shown at first
 const AGAIN_MS = 1500; // delay between the end of all runs and the next try
 
 export async function show(root, studio, id) {
@@ -68,7 +68,7 @@ class Watch {
       changed: () => this.settled(),
       differs: (difference) => this.showDifference(difference),
     });
-    this.requests = agents.slice(0, AT_FIRST).map(({ id }) => ({ agent: id, seed: 1, deterministic: false }));
+    this.requests = agents.slice(0, INITIAL_AGENTS).map(({ id }) => ({ agent: id, seed: 1, deterministic: false }));
     if (!this.requests.length) this.requests = [{ planner: true }];
     this.begin();
   }
@@ -122,7 +122,7 @@ class Watch {
           title: "with other random numbers",
           onclick: () => this.nextTry(),
         }),
-        element("label", { class: "small" }, this.again, "again and again"),
+        element("label", { class: "small" }, this.again, "repeat"),
         element("span", { class: "spacer" }),
         element("a", { class: "small", href: `#/play/${this.level.id}`, text: "play it" }),
       ),
@@ -225,8 +225,8 @@ class Watch {
           onchange: (event) => change({ deterministic: event.target.value === "greedy" }),
         },
         [
-          ["draws", "draws its actions"],
-          ["greedy", "takes the most probable"],
+          ["draws", "samples its actions"],
+          ["greedy", "takes the most probable action"],
         ].map(([value, text]) =>
           element("option", { value, text, selected: request.deterministic === (value === "greedy") }),
         ),

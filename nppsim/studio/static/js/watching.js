@@ -9,6 +9,7 @@ import { ApiError, whileCompiling } from "./api.js";
 import { DecisionLog } from "./decision_panels.js";
 import { decodePaths, draw, gridPicture } from "./overlays.js";
 import { Player, RUN_COLOURS } from "./player.js";
+import { emptyRun } from "./recording.js";
 
 let latest = 0; // number of the latest request; answers to earlier ones are ignored
 
@@ -82,16 +83,7 @@ export class Watching {
     one.log = layout ? new DecisionLog(layout) : null;
     one.facts = facts;
     const name = this.requests[run].seed > 0 ? `${label} · ${this.requests[run].seed}` : label;
-    this.player.add({
-      label: name,
-      colour: RUN_COLOURS[run % RUN_COLOURS.length],
-      outcome: "running",
-      frames: 0,
-      inputs: "",
-      track: "",
-      changes: [],
-      start,
-    });
+    this.player.add(emptyRun(name, RUN_COLOURS[run % RUN_COLOURS.length], start));
     if (run === 0) this.player.follow(one.index); // also if another run was ready earlier
     if (this.player.runs.length === 1) this.player.play();
   }
@@ -104,7 +96,7 @@ export class Watching {
       if (parts.length) parts[parts.length - 1].outcome = over; // may be a time-out, which run parts do not know
     }
     this.player.extend(one.index, parts);
-    if (one.log && this.followed === one) this.panels?.grown();
+    if (one.log && this.followed === one) this.panels?.updateCharts();
     if (over) this.settle();
   }
 

@@ -17,7 +17,7 @@ from rl.policy.subtasks import EXPLORE, NO_SUBTASK, SUBTASK, SUBTASKS
 from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
 from rl.ppo.losses import LossWeights
 from rl.ppo.ppo import compute_gae
-from rl.ppo.variants.hierarchical import semi_markov
+from rl.ppo.variants.hierarchical import compute_smdp_gae
 
 from learners import AT_ONCE, CATEGORIES, LEVELS, logged, make_ppo, roll_out, statistics, weights
 
@@ -65,7 +65,7 @@ def test_semi_markov_equals_naive_computation(seed, steps, gamma, decay):
     chooses = rng.random((steps, 3)) < 0.4
     chooses[1:] |= ends[:-1]
     given_ = (torch.from_numpy(part) for part in (rewards, values, chooses, ends, last))
-    found = semi_markov(*given_, gamma, decay)
+    found = compute_smdp_gae(*given_, gamma, decay)
     for env in range(3):
         columns = (part[:, env] for part in (rewards, values, chooses, ends))
         wanted = naive_semi_markov(*columns, last[env], gamma, decay)
@@ -76,7 +76,7 @@ def test_semi_markov_equals_naive_computation(seed, steps, gamma, decay):
 def test_returns_of_choices_by_hand():
     """Choices before decisions 1 (lasts 2), 3 (lasts 1, the episode's last) and 4 (goes on after the rollout)."""
     column = lambda *values: torch.tensor(values)[:, None]  # noqa: E731
-    advantages, returns = semi_markov(
+    advantages, returns = compute_smdp_gae(
         column(1.0, 2.0, 4.0, 8.0, 16.0),
         column(10.0, 99.0, 20.0, 30.0, 99.0),
         column(True, False, True, True, False),
@@ -95,7 +95,7 @@ def test_choices_before_every_decision_have_the_usual_advantages():
     rewards, values = torch.randn(2, 9, 4, generator=rng)
     ends, last = torch.rand(9, 4, generator=rng) < 0.3, torch.randn(4, generator=rng)
     wanted = compute_gae(rewards, values, ends, last, 0.9, 0.8)
-    found = semi_markov(rewards, values, torch.ones_like(ends), ends, last, 0.9, 0.8)
+    found = compute_smdp_gae(rewards, values, torch.ones_like(ends), ends, last, 0.9, 0.8)
     for have, want in zip(found, wanted, strict=True):
         torch.testing.assert_close(have, want)
 
@@ -127,7 +127,7 @@ def test_all_ratios_are_1_before_the_first_step():
     roll_out(ppo)
     ppo.update()
     roll_out(ppo)
-    ppo.active_subtasks.now[:] = (EXPLORE, 3)
+    ppo.active_subtasks.active[:] = (EXPLORE, 3)
     samples = ppo.samples(ppo.loss_weights())
     rows = torch.arange(4, len(ppo.rollout_buffer))  # choices before the first decisions are older than the weights
     seen, some = ppo.rollout_buffer.observations(rows), samples.take(rows)
@@ -238,7 +238,7 @@ def test_evaluation_uses_subtasks(tmp_path):
         ppo.update()
     checkpoint.save(tmp_path / "agent.safetensors", ppo.policy, frame_skip=4)
     policy, _ = checkpoint.load_policy(tmp_path / "agent.safetensors")
-    assert (policy.architecture, policy.high_level.longest) == (NAME, 5)
+    assert (policy.architecture, policy.high_level.max_decisions) == (NAME, 5)
     levels = list(zip(LEVELS, CATEGORIES, strict=True))
     suite = EvaluationSuite(
         levels, episodes_per_category=1, seed=1, frame_skip=4, observations=policy.observations, num_envs=3
