@@ -55,7 +55,7 @@ endif
 
 test:
 	@$(MAKE) --no-print-directory --jobs 2 lint kernels
-	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 kernels: $(SIMULATOR)
 	PYTHONPATH=. $(PYTHON) tests/support/kernels.py

@@ -1,6 +1,9 @@
 /* The input byte of a frame, as in N++ replays. */
 
-export const [JUMP, RIGHT, LEFT] = [1, 2, 4]; // bits
+// Bits.
+export const JUMP = 1;
+export const RIGHT = 2;
+export const LEFT = 4;
 
 /** Inputs in the order of their display.  label: text of the key. */
 export const INPUTS = [
