@@ -55,6 +55,7 @@ endif
 
 test:
 	@$(MAKE) --no-print-directory --jobs 2 lint kernels
+	# Three processes on two cores, because tests wait for other processes and the browser a third of the time.
 	$(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 kernels: $(SIMULATOR)
