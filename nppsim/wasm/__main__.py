@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from nppsim import errors
 from nppsim.wasm.build import FOLDER, build
 
 
@@ -30,4 +31,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(errors.run(main))

@@ -231,3 +231,12 @@ def test_javascript_interface(tmp_path):
         [True, "cells_near: occupied is missing"],
         [True, "cells_near: occupied must be bool with 1 dimensions; got ninja with 1"],
     ]
+
+
+def test_build_without_linker_prints_one_error(tmp_path):
+    command = [sys.executable, "-m", "nppsim.wasm"]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "error: wasm-ld was not found; install LLVM's linker (Debian, Ubuntu: apt-get install lld)"
+    ]
