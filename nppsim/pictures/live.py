@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 PICTURE_SIZE = FILM_SIZE  # default width and height of the pictures, px
+SMALL_PICTURE_SIZE = (352, 200)  # the same in a vector environment, whose pictures are shown side by side
 _CACHED_LEVELS = 16  # maximum number of cached backgrounds, up to 12 MB each at PICTURE_SIZE
 
 
@@ -42,6 +43,7 @@ class LivePicture:
         width, height = size
         fitting_pixels_per_tile((0, 0, 1, 1), (width, height))  # raises RenderError for a size that is too small
         self.size = (int(width), int(height))
+        self._border = np.full((self.size[1], self.size[0], 3), PALETTE.tile, np.uint8)
 
     def start(self, level: Level, geometry: LevelGeometry) -> None:
         """Begin an episode.  geometry: compiled geometry of the level."""
@@ -73,8 +75,7 @@ class LivePicture:
         """
         scene, path = self._scene, np.array(self._path)
         self._picture.update(scene.looks_now(self._geometry, entities, movers), path)
-        picture = np.full((self.size[1], self.size[0], 3), PALETTE.tile, np.uint8)
-        left, top = self._corner
         drawn = self._picture.draw(path, self._ninja, scene.aims_now(self._geometry, movers))
+        picture, (left, top) = self._border.copy(), self._corner
         picture[top : top + scene.height, left : left + scene.width] = np.asarray(drawn)
         return picture

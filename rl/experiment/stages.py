@@ -148,7 +148,7 @@ def check_before_training(training: Training) -> None:
         config=setup.config,
         levels={"train": setup.data.train, "dev": setup.data.dev, "test": setup.data.test},
         bank=setup.data.bank,
-        suites=setup.suites.all(setup.architecture),
+        suites=setup.suites.all(),
         settings=training.settings,
         env=training.env,
         folder=setup.folder,
@@ -431,7 +431,7 @@ def evaluate(training: Training) -> None:
     }
     played: dict[str, list[EpisodeRecord]] = {method: [] for method in policies}
     if not evaluation.skip_final_eval:
-        suite = setup.suites.final(setup.architecture)
+        suite = setup.suites.final
         for method, policy in policies.items():
             if policy:
                 played[method] = suite.run(policy, deterministic=evaluation.deterministic)

@@ -92,8 +92,7 @@ def test_result_depends_only_on_the_seed():
 def test_beam_of_width_1_plays_the_deterministic_policy():
     level = corridor(door=60)
     agent = untrained(favourite=RIGHT)
-    suite = EvaluationSuite([(level, "x")], episodes_per_category=1, seed=0, frame_skip=4,
-                            observations=agent.policy.observations, threads=1)  # fmt: skip
+    suite = EvaluationSuite([(level, "x")], seed=0, threads=1, patience=0, horizon=0)
     (alone,) = suite.run(agent.policy, deterministic=True)
     solution = solve(level, agent, SolveSettings(polish=0), threads=1)
     assert alone.won
