@@ -75,7 +75,9 @@ def test_generated_levels_give_equal_bytes(category, tmp_path):
 
 @needs_node
 def test_levels_with_all_entities_give_equal_bytes(tmp_path):
-    assert differences([mixed_level(seed, kinds=KINDS[seed % len(KINDS)]) for seed in range(2 * LEVELS)], tmp_path) == {}
+    assert (
+        differences([mixed_level(seed, kinds=KINDS[seed % len(KINDS)]) for seed in range(2 * LEVELS)], tmp_path) == {}
+    )
 
 
 @needs_node
@@ -101,9 +103,7 @@ def refused(data, tmp_path):
         try {{ levelFromBytes(new Uint8Array(readFileSync("{(tmp_path / "it.map").as_posix()}")), "it.map"); }}
         catch (error) {{ if (error instanceof LevelError) console.log(error.message); else throw error; }}
     """
-    done = subprocess.run(
-        [NODE, "--input-type=module", "-e", script], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([NODE, "--input-type=module", "-e", script], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
@@ -116,7 +116,10 @@ def refused(data, tmp_path):
         (lambda data: data[:4] + b"\x01\x09\0\0" + data[8:], "it.map: a map of 2305 bytes is stated"),
         (lambda data: data[:1231] + b"\xff" + data[1232:], "it.map: the spawn is at (1530,"),
         (lambda data: data[:1230] + bytes(5), "it.map: the first record, the spawn, is empty"),
-        (lambda data: data[:200] + b"\xff" + data[201:1230] + b"\x02" + data[1231:], "it.map: the first record has type 2"),
+        (
+            lambda data: data[:200] + b"\xff" + data[201:1230] + b"\x02" + data[1231:],
+            "it.map: the first record has type 2",
+        ),
     ],
 )
 def test_levelFromBytes_damaged_file_raises_with_reason(change, message, tmp_path):
