@@ -27,12 +27,13 @@ const WORD = 8; // bytes; parts of a state begin at multiples of it
 
 export class Game {
   /**
-   * @param {KernelModule} module - "game"
-   * @param {CompiledLevel} compiled
+   * @param {import("./kernels.js").KernelModule} module - "game"
+   * @param {import("./level.js").CompiledLevel} compiled
    */
   constructor(module, compiled) {
     const kernels = new Kernels(module);
-    [this.compiled, this.kernels, this.world] = [compiled, kernels, kernels.copyIn(compiled.world)];
+    this.kernels = kernels;
+    this.world = kernels.copyIn(compiled.world);
     const { trail } = kernels.record(this.world.level, 0);
     const [entities, movers] = [this.world.entity.shape[0], this.world.mover.shape[0]];
     const parts = { ninja: ["ninja", 1], entities: ["entity", entities], movers: ["mover", movers], trail: ["trail", trail] };

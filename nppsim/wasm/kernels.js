@@ -62,8 +62,9 @@ export class KernelError extends Error {}
 export async function loadModule(name) {
   const [binary, description] = [`${name}.wasm`, "interface.json"].map((file) => new URL(file, import.meta.url));
   if (binary.protocol === "file:") {
-    const { readFile } = await import("node:fs/promises");
-    return compileModule(await readFile(binary), JSON.parse(await readFile(description)), name);
+    const node = "node:fs/promises";
+    const { readFile } = await import(node);
+    return compileModule(await readFile(binary), JSON.parse(await readFile(description, "utf-8")), name);
   }
   const [module, { records, modules }] = await Promise.all([
     WebAssembly.compileStreaming(fetch(binary)),
@@ -75,7 +76,7 @@ export async function loadModule(name) {
 /**
  * Compile the content of NAME.wasm.
  * @param {BufferSource} binary
- * @param {object} description - content of interface.json
+ * @param {{records: object, modules: object}} description - content of interface.json
  * @param {string} name
  * @returns {Promise<KernelModule>}
  */
@@ -87,8 +88,10 @@ export async function compileModule(binary, { records, modules }, name) {
 export class Kernels {
   /** @param {KernelModule} compiled */
   constructor({ module, records, entries }) {
+    /** @type {any} */
     this.exports = new WebAssembly.Instance(module, {}).exports;
-    [this.records, this.entries] = [records, entries];
+    this.records = records;
+    this.entries = entries;
     this.slots = this.exports.allocate(2 * SLOTS_BYTES);
   }
 
@@ -115,13 +118,15 @@ export class Kernels {
     return array;
   }
 
-  /** Copy arrays out of the memory: an array becomes {dtype, shape, bytes}; of an object, all values are copied. */
+  /** Copy arrays out of the memory: an array becomes {dtype, shape, bytes}; of an object, all values are copied.
+   *  @returns {any} */
   copyOut(value) {
     if (value.dtype) return { dtype: value.dtype, shape: value.shape, bytes: this.bytes(value).slice() };
     return mapped(value, (part) => this.copyOut(part));
   }
 
-  /** Allocate copies of arrays {dtype, shape, bytes}; of an object, all values are copied. */
+  /** Allocate copies of arrays {dtype, shape, bytes}; of an object, all values are copied.
+   *  @returns {any} */
   copyIn(value) {
     if (!value.dtype) return mapped(value, (part) => this.copyIn(part));
     const array = this.array(value.dtype, value.shape);
@@ -148,6 +153,7 @@ export class Kernels {
    * Access to the fields of a record by name: ``record(ninjas, 0).x = 24``.
    * @param {KernelArray} array - of records
    * @param {...number} index
+   * @returns {any}
    */
   record(array, ...index) {
     const { size, fields } = this.records[array.dtype];

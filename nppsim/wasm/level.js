@@ -148,7 +148,7 @@ function checked(level, refuse) {
 
 /**
  * Compile a level, as nppsim.bank.LevelBank does for a single level.
- * @param {Kernels} kernels - of the module "game"
+ * @param {import("./kernels.js").Kernels} kernels - of the module "game"
  * @param {Level} level
  * @returns {CompiledLevel}
  */
@@ -193,7 +193,7 @@ function stageOf({ tiles }) {
 
 /**
  * Compute the path fields of a level with the doors in their initial state (nppsim.bank.LevelPaths).
- * @param {Kernels} kernels - of the module "game"
+ * @param {import("./kernels.js").Kernels} kernels - of the module "game"
  * @param {CompiledLevel} compiled
  * @param {number} leastTime - frames, minimum of the time limit
  * @returns {object} arrays {dtype, shape, bytes} by name, with "time_limit"
