@@ -14,34 +14,41 @@ from nppsim.studio.documents import MAX_RUN_FRAMES, Document, input_bytes, packe
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
 from nppsim.studio.leaderboard import PERSON
+from nppsim.studio.library import Library
+from nppsim.studio.recordings import Recordings
 from nppsim.studio.sockets import HELP
 
 MAX_LABEL = 100  # characters
 _OUTCOMES = (UNFINISHED, NAMES[WON], NAMES[DIED])
 
 
-async def read_message(request: Request, shape: dict) -> dict:
-    """Return the JSON body of a request.  Raises StudioError if the JSON does not have the given shape."""
-    message = parse_json(await request.body(), "the request", StudioError, HELP)
+async def _message(request: Request) -> Any:
+    return parse_json(await request.body(), "the request", StudioError, HELP)
+
+
+def _check(message: Any, shape: dict) -> None:
     if wrong := mismatch(message, shape):
         raise StudioError(f"the request is wrong at {wrong}; {HELP}")
-    return message
 
 
-async def _store(request: Request) -> JSONResponse:
-    """Store a run; return {"stored": ``Recording.card``}."""
-    message = await read_message(request, {"level": str, "inputs": str, "outcome": str, "gold": int, "label": str})
-    label, outcome, studio = message["label"], message["outcome"], request.app.state.studio
+def store(library: Library, recordings: Recordings, message: Any) -> Document:
+    """Store a run, {"level": id, "inputs": base64, "outcome", "gold", "label"}; return {"stored": ``Recording.card``}."""
+    _check(message, {"level": str, "inputs": str, "outcome": str, "gold": int, "label": str})
+    label, outcome = message["label"], message["outcome"]
     if len(label) > MAX_LABEL:
         raise StudioError(f"the label has {len(label)} characters; at most {MAX_LABEL} are allowed")
     if not label.isprintable():
         raise StudioError(f"the label {label!r} has unprintable characters; use printable ones")
     if outcome not in _OUTCOMES:
         raise StudioError(f"outcome is {outcome!r}; give one of {', '.join(_OUTCOMES)}")
-    shown = studio.library.level(message["level"])
-    inputs = _inputs(message)
-    stored = studio.recordings.store(shown.level, inputs, outcome, label, shown.category, message["gold"])
-    return JSONResponse({"stored": stored.card()})
+    shown = library.level(message["level"])
+    stored = recordings.store(shown.level, _inputs(message), outcome, label, shown.category, message["gold"])
+    return {"stored": stored.card()}
+
+
+async def _store(request: Request) -> JSONResponse:
+    studio = request.app.state.studio
+    return JSONResponse(store(studio.library, studio.recordings, await _message(request)))
 
 
 async def _score_level(request: Request) -> JSONResponse:
@@ -57,7 +64,8 @@ async def _score_episode(request: Request) -> JSONResponse:
 
 async def _score(request: Request, id: str, levels: int) -> JSONResponse:
     """Add a run that won to the leaderboard; return the best runs."""
-    message = await read_message(request, {"name": str, "frames": int, "gold": int})
+    message = await _message(request)
+    _check(message, {"name": str, "frames": int, "gold": int})
     name, frames, gold = message["name"], message["frames"], message["gold"]
     if not 0 < len(name) <= MAX_LABEL:
         raise StudioError(f"the name {name!r} needs 1 to {MAX_LABEL} characters")
@@ -70,7 +78,8 @@ async def _score(request: Request, id: str, levels: int) -> JSONResponse:
 
 async def _continue(request: Request) -> JSONResponse:
     """Let an agent play on after inputs; return {"inputs": base64 of the inputs after them, "name": of the agent}."""
-    message = await read_message(request, {"level": str, "inputs": str, "agent": str})
+    message = await _message(request)
+    _check(message, {"level": str, "inputs": str, "agent": str})
     inputs, studio = _inputs(message), request.app.state.studio
 
     def played() -> Document:

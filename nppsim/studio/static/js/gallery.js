@@ -1,8 +1,9 @@
 /* The gallery of levels with search, filters and sorting.  Pictures are drawn when they become visible. */
 
 import { get } from "./api.js";
+import { runDocument } from "./documents.js";
 import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
-import { loadLevel, runDocument } from "./engine.js";
+import { loadLevel } from "./engine.js";
 import { onThemeChange } from "./pen.js";
 import { Player } from "./player.js";
 import { bytes } from "./recording.js";

@@ -4,8 +4,9 @@
  */
 
 import { get, post, whileCompiling } from "./api.js";
+import { PlayedRun, runDocument } from "./documents.js";
 import { element, panel, seconds } from "./elements.js";
-import { PlayedRun, loadLevel, runDocument } from "./engine.js";
+import { loadLevel } from "./engine.js";
 import { storeRun } from "./live.js";
 import { storeDialog } from "./store_dialog.js";
 import { Player, RUN_COLOURS } from "./player.js";

@@ -1,7 +1,7 @@
 /* A game that is being played: inputs, states and looks of its frames. */
 
 import { post } from "./api.js";
-import { PlayedRun } from "./engine.js";
+import { PlayedRun } from "./documents.js";
 import { text } from "./recording.js";
 import { World } from "./world.js";
 
