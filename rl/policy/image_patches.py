@@ -3,8 +3,8 @@
     table, index = distinct_patches(images, (12, 12))   # uint8[U, F * 144], int64[N * P]
     features = embed(table)[index]                      # float[N * P, C]
 
-Consecutive images of an episode differ in few patches, and many patches are empty: of the patches of a minibatch, about one in
-twenty is distinct.  On a CPU, the image encoders take less than half of the time if each distinct patch is embedded once.
+Consecutive images of an episode differ in few patches, and many patches are empty: of the patches of a minibatch, about one
+in twenty is distinct.  On a CPU, the image encoders take less than half of the time if each distinct patch is embedded once.
 """
 
 import functools
