@@ -1,5 +1,6 @@
 """Pictures of an environment during play.  Only changed parts are redrawn.  ``render.frames`` draws films of whole runs."""
 
+import copy
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 PICTURE_SIZE = FILM_SIZE  # default width and height of the pictures, px
 SMALL_PICTURE_SIZE = (352, 200)  # the same in a vector environment, whose pictures are shown side by side
+PictureState = tuple[list[tuple[float, float]], Gait, NinjaPose, int]  # path in px, pose of the ninja, and frame
 _CACHED_LEVELS = 16  # maximum number of cached backgrounds, up to 12 MB each at PICTURE_SIZE
 
 
@@ -55,6 +57,16 @@ class LivePicture:
         self._picture, self._geometry = RunPicture(self._scene, ground.copy()), geometry
         self._gait, self._ninja, self._frame = Gait(), NinjaPose(level.spawn), 0
         self._path = [level.spawn]  # px
+
+    def state(self) -> PictureState:
+        """Return a copy of the state of the episode, for ``restore``."""
+        return list(self._path), copy.copy(self._gait), self._ninja, self._frame
+
+    def restore(self, level: Level, geometry: LevelGeometry, state: PictureState) -> None:
+        """Continue an episode from a ``state``.  level, geometry: of that episode."""
+        self.start(level, geometry)
+        path, gait, self._ninja, self._frame = state
+        self._path, self._gait = list(path), copy.copy(gait)
 
     def follow(self, ninja: np.void, keys: int) -> None:
         """Update the pose and the path of the ninja after a decision.
