@@ -19,11 +19,11 @@ from nppsim.planner.search import PlanStart
 from nppsim.reward import GAMMA, TERMS
 from nppsim.simulate import simulate
 from nppsim.studio.agents import Decision, EpisodeEnd
-from rl.config.evaluation import PATIENCE
 from rl.config.rewards import RewardSettings
 from rl.evaluation.suite import EvaluationSuite
-from rl.policy.backtracking import HORIZON, with_backtracking
+from rl.policy.backtracking import with_backtracking
 from rl.policy.checkpoint import load_policy
+from rl.policy.constants import HORIZON, PATIENCE
 from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import Player, player_of
 from rl.policy.policy import NppPolicy

@@ -1,0 +1,140 @@
+/* The network of a policy, in the page, in workers and in Node.js.  rl/policy/browser.py writes its file from a checkpoint
+ * and describes the format.
+ *
+ *     const policy = new Policy(await (await fetch("agent.policy")).arrayBuffer());
+ *     const { logits, value } = policy.outputs(observations);
+ *
+ * Outputs equal those of torch up to the order of sums in float32; here, sums are computed in float64 and then rounded.
+ */
+
+const FORMAT_VERSION = 1;
+
+/** A policy file that this version cannot read. */
+export class PolicyError extends Error {}
+
+export class Policy {
+  /**
+   * @param {ArrayBuffer} file
+   * @param {string} name - for messages
+   */
+  constructor(file, name = "policy") {
+    const size = file.byteLength < 4 ? Infinity : new DataView(file).getUint32(0, true);
+    if (size > file.byteLength - 4) throw new PolicyError(`${name}: no policy file, or cut off; export the agent again`);
+    Object.assign(this, JSON.parse(new TextDecoder().decode(new Uint8Array(file, 4, size))));
+    if (this.format_version !== FORMAT_VERSION)
+      throw new PolicyError(`${name}: format ${this.format_version} instead of ${FORMAT_VERSION}; export the agent again`);
+    const tensors = {};
+    let begin = 4 + size;
+    for (const [tensor, shape] of this.tensors) {
+      const count = shape.reduce((product, length) => product * length, 1);
+      if (begin + 4 * count > file.byteLength) throw new PolicyError(`${name}: cut off; export the agent again`);
+      tensors[tensor] = new Float32Array(file, begin, count);
+      begin += 4 * count;
+    }
+    const layers = (names, scale = 1) => names.map((layer) => new Dense(tensors, layer, Math.fround(scale)));
+    this.parts = this.branches.map((branch) => ({ ...branch, layers: layers(branch.layers, branch.scale) }));
+    this.heads = { fusion: layers(this.fusion), actor: layers(this.actor), critic: layers(this.critic) };
+    this.mean = tensors["features_extractor.normalize.mean"];
+    this.divisor = tensors["features_extractor.normalize.divisor"];
+    this.vectors = Object.keys(this.observations).filter((key) => !this.observations[key].picture);
+  }
+
+  /**
+   * @param {Object<string, ArrayLike<number>>} observed - raw observations by key
+   * @returns {{logits: Float32Array, value: number}}
+   */
+  outputs(observed) {
+    let result = this.network(observed);
+    if (this.mirror) {
+      const other = this.network(this.mirrored(observed));
+      const half = (a, b) => Math.fround(a + b) / 2;
+      result = {
+        logits: result.logits.map((logit, i) => half(logit, other.logits[this.mirror.actions[i]])),
+        value: half(result.value, other.value),
+      };
+    }
+    const penalty = this.deathPenalty(observed);
+    return { ...result, logits: result.logits.map((logit, i) => logit - penalty[i]) };
+  }
+
+  network(observed) {
+    const vectors = new Float32Array(this.mean.length);
+    let at = 0;
+    for (const key of this.vectors) {
+      vectors.set(observed[key], at);
+      at += observed[key].length;
+    }
+    for (let i = 0; i < vectors.length; i++) {
+      const value = Math.fround(vectors[i] - this.mean[i]) / this.divisor[i];
+      vectors[i] = Math.min(Math.max(value, -this.clamp), this.clamp);
+    }
+    const ends = this.parts.map(({ inputs, layers }) =>
+      relus(layers, typeof inputs === "string" ? observed[inputs] : vectors.subarray(...inputs)),
+    );
+    const features = relus(this.heads.fusion, concatenated(ends));
+    const [logits, [value]] = [this.heads.actor, this.heads.critic].map((layers) =>
+      layers[layers.length - 1].apply(relus(layers.slice(0, -1), features)),
+    );
+    return { logits, value };
+  }
+
+  /** Mirror images of observations. */
+  mirrored(observed) {
+    const images = Object.entries(this.mirror.keys).map(([key, { from, signs, positions }]) => {
+      const [values, { width }] = [observed[key], this.mirror];
+      const image = values.map((_, i) => signs[i] * values[from[i]]);
+      for (const x of positions) if (image[x] || image[x + 1]) image[x] = width - image[x];
+      return [key, image];
+    });
+    return Object.fromEntries(images);
+  }
+
+  /** Penalty of each action: above 0 if it leads to death in all branches of the look-ahead. */
+  deathPenalty({ foresight }) {
+    if (!this.death_penalty) return new Float32Array(this.heads.actor[this.heads.actor.length - 1].bias.length);
+    const { shape, components } = this.observations.foresight;
+    const [actions, branches, width] = shape;
+    return Float32Array.from({ length: actions }, (_, action) => {
+      let latest = Infinity; // 0 if a branch survives
+      for (let branch = 0; branch < branches; branch++)
+        latest = Math.min(latest, foresight[(action * branches + branch) * width + components.indexOf("death")]);
+      return this.death_penalty * Math.fround((latest > 0 ? 1 : 0) + latest);
+    });
+  }
+}
+
+/** A linear layer. */
+class Dense {
+  /** scale: factor of the weights. */
+  constructor(tensors, name, scale) {
+    const weight = tensors[`${name}.weight`];
+    this.bias = tensors[`${name}.bias`];
+    const [outputs, inputs] = [this.bias.length, weight.length / this.bias.length];
+    this.weight = new Float32Array(weight.length); // [inputs, outputs], so that inputs of 0 can be skipped
+    for (let i = 0; i < inputs; i++)
+      for (let j = 0; j < outputs; j++) this.weight[i * outputs + j] = weight[j * inputs + i] * scale;
+    this.sums = new Float64Array(outputs);
+  }
+
+  apply(values) {
+    const { sums, weight, bias } = this;
+    sums.set(bias);
+    for (let i = 0; i < values.length; i++) {
+      const [value, row] = [values[i], i * sums.length];
+      if (value !== 0) for (let j = 0; j < sums.length; j++) sums[j] += value * weight[row + j];
+    }
+    return Float32Array.from(sums);
+  }
+}
+
+/** Apply layers with a ReLU after each. */
+function relus(layers, values) {
+  for (const layer of layers) values = layer.apply(values).map((value) => Math.max(value, 0));
+  return values;
+}
+
+function concatenated(arrays) {
+  const whole = new Float32Array(arrays.reduce((sum, { length }) => sum + length, 0));
+  arrays.reduce((at, array) => (whole.set(array, at), at + array.length), 0);
+  return whole;
+}
