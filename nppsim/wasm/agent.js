@@ -160,8 +160,14 @@ export class Environment {
       this.observed[key] = this.kernels.values({ ...this.views[key], shape }).slice();
   }
 
-  get ninja() {
-    return this.kernels.record(this.state.ninja, 0);
+  /** A field of the ninja's record; ``Kernels.record`` takes longer. */
+  ninja(name, dtype) {
+    const address = this.state.ninja.address + this.kernels.records.ninja.fields[name][1];
+    return this.kernels.values({ dtype, address, shape: [1] })[0];
+  }
+
+  get frame() {
+    return this.ninja("frame", "int32");
   }
 
   /** Sums of the terms of the reward in this episode. */
@@ -191,7 +197,7 @@ export class Environment {
   /** Path lengths from all points to the objective; the same array as long as they do not change. */
   pathLengths() {
     const [closed, opened] = [this.flags("closed", "switches"), this.flags("clock", "exits").map((clock) => clock > 0)];
-    const taken = this.ninja.switch_taken ? 1 : 0;
+    const taken = this.ninja("switch_taken", "int8") ? 1 : 0;
     const key = [...closed, ...opened, taken].join();
     if (this.lengths.has(key)) return this.lengths.get(key);
     const { game, gameWorld: world, lattice } = this;
@@ -310,7 +316,7 @@ export function* play(environment, { seed = 0, deterministic = false, inputs = [
   environment.start(inputs);
   const player = new Player(environment, seed, deterministic);
   const horizon = policy.backtracking?.horizon ?? 0;
-  let [pending, frame, terms] = [[], environment.ninja.frame, policy.terms.map(() => 0)];
+  let [pending, frame, terms] = [[], environment.frame, policy.terms.map(() => 0)];
   for (let over = false; !over; ) {
     const [{ observed }, paths] = [environment, environment.pathLengths()];
     const { logits, value } = policy.outputs(observed);
@@ -318,7 +324,7 @@ export function* play(environment, { seed = 0, deterministic = false, inputs = [
     environment.advance(action);
     const undone = player.backtrack();
     over = environment.outcome !== null;
-    const [nextFrame, nextTerms] = [environment.ninja.frame, environment.terms];
+    const [nextFrame, nextTerms] = [environment.frame, environment.terms];
     const gained = policy.terms.map((name, i) => [name, nextTerms[i] - terms[i]]).filter(([, reward]) => reward);
     const probabilities = softmax(logits);
     pending.push({

@@ -8,6 +8,7 @@
  */
 
 const FORMAT_VERSION = 1;
+const INPUTS_TOGETHER = 4; // of a layer, which takes half the time of one at a time
 
 /** A policy file that this version cannot read. */
 export class PolicyError extends Error {}
@@ -110,18 +111,26 @@ class Dense {
     const weight = tensors[`${name}.weight`];
     this.bias = tensors[`${name}.bias`];
     const [outputs, inputs] = [this.bias.length, weight.length / this.bias.length];
-    this.weight = new Float32Array(weight.length); // [inputs, outputs], so that inputs of 0 can be skipped
+    this.weight = new Float32Array((inputs + 1) * outputs); // [inputs + 1, outputs], so that inputs of 0 can be skipped
     for (let i = 0; i < inputs; i++)
       for (let j = 0; j < outputs; j++) this.weight[i * outputs + j] = weight[j * inputs + i] * scale;
     this.sums = new Float64Array(outputs);
+    this.used = new Int32Array(inputs + INPUTS_TOGETHER); // work space: indices of the inputs other than 0
   }
 
   apply(values) {
-    const { sums, weight, bias } = this;
-    sums.set(bias);
-    for (let i = 0; i < values.length; i++) {
-      const [value, row] = [values[i], i * sums.length];
-      if (value !== 0) for (let j = 0; j < sums.length; j++) sums[j] += value * weight[row + j];
+    const { sums, weight, used } = this;
+    const width = sums.length;
+    let count = 0;
+    for (let i = 0; i < values.length; i++) if (values[i] !== 0) used[count++] = i;
+    used.fill(values.length, count, count + INPUTS_TOGETHER); // rows of zeros
+    sums.set(this.bias);
+    for (let k = 0; k < count; k += INPUTS_TOGETHER) {
+      const [i0, i1, i2, i3] = [used[k], used[k + 1], used[k + 2], used[k + 3]];
+      const [v0, v1, v2, v3] = [values[i0], values[i1] ?? 0, values[i2] ?? 0, values[i3] ?? 0];
+      const [r0, r1, r2, r3] = [i0 * width, i1 * width, i2 * width, i3 * width];
+      for (let j = 0; j < width; j++)
+        sums[j] += v0 * weight[r0 + j] + v1 * weight[r1 + j] + v2 * weight[r2 + j] + v3 * weight[r3 + j];
     }
     return Float32Array.from(sums);
   }
