@@ -14,7 +14,6 @@ const GAME_TIME = 5400; // frames, least time limit (nppsim.bank)
 const RESTING = -1; // value of an action: only observe (nppsim.decision)
 const UNCHANGED = -1; // value of a next level: no restart
 const OUTCOMES = ["timeout", "won", "died"]; // nppsim.physics.outcomes
-const ACTION_INPUT = [0, 4, 2, 1, 5, 3]; // input byte of each action (nppsim.actions)
 // Sizes in nppsim.observe and nppsim.decision.
 const [SOLID_SHAPE, VIEW_SHAPE, NUM_HAZARDS, BRANCH_ROWS, NUM_BLOCKS] = [[90, 128], [176, 100], 8, 33, 1207];
 const WORD = 8; // bytes; parts of a state begin at multiples of it
@@ -37,19 +36,27 @@ const WORD = 8; // bytes; parts of a state begin at multiples of it
 /** An environment of one level, with the observations of a policy; see nppsim.batch.BatchSimulator. */
 export class Environment {
   /**
-   * @param {{game: KernelModule, agent: KernelModule}} modules
-   * @param {Policy} policy
-   * @param {CompiledLevel} compiled
+   * @param {{game: import("./kernels.js").KernelModule, agent: import("./kernels.js").KernelModule}} modules
+   * @param {import("./policy.js").Policy} policy
+   * @param {import("./level.js").CompiledLevel} compiled
    */
   constructor(modules, policy, compiled) {
-    [this.policy, this.kernels, this.game] = [policy, new Kernels(modules.agent), new Kernels(modules.game)];
-    const { kernels, game } = this;
+    const [kernels, game] = [new Kernels(modules.agent), new Kernels(modules.game)];
+    this.policy = policy;
+    this.settings = policy.settings;
+    this.kernels = kernels;
+    this.game = game;
     const array = (dtype, ...shape) => kernels.array(dtype, shape);
     this.world = kernels.copyIn(compiled.world);
     this.record = { ...kernels.record(this.world.level, 0) };
     this.movers = Math.max(compiled.world.mover.shape[0], 1);
     this.entities = Math.max(compiled.world.entity.shape[0], 1);
-    this.makeState();
+    const parts = { ninja: ["ninja"], entities: ["entity", this.entities], movers: ["mover", this.movers] };
+    this.gameParts = { ...parts, trail: ["trail", Math.max(this.record.trail, 1)] };
+    const terms = { progress: ["progress"], terms: ["float64", policy.settings.terms.length] };
+    const rows = allocate(kernels, 1, { ...this.gameParts, ...terms, visited: ["uint8", NUM_BLOCKS] });
+    this.row = rows.rows;
+    this.state = rows.views;
     const { length, time_limit, ...fields } = computePaths(game, compiled, GAME_TIME);
     const { distance, next_step } = fields;
     this.fields = {
@@ -61,7 +68,13 @@ export class Environment {
       own_switch_to_exit: array("int64", 1),
     };
     kernels.values(this.fields.own_level)[0] = -1n;
-    this.makeGame(compiled, fields);
+    // The kernels of game.wasm compute the state after given inputs, and path lengths.
+    const { views } = allocate(game, 1, this.gameParts);
+    const nothing = game.array("uint8", [1, 0]);
+    this.gameState = { ...views, progress: views.ninja, terms: nothing, visited: nothing };
+    this.gameWorld = game.copyIn(compiled.world);
+    const { nodes, effects } = fields;
+    this.lattice = game.copyIn({ nodes: { ...nodes, shape: nodes.shape.slice(1) }, effects });
     this.lengths = new Map(); // state of the doors -> path lengths
     this.static = {
       ...kernels.copyIn({ ...this.solidMap(compiled), time_limit, path_length: length }),
@@ -69,59 +82,47 @@ export class Environment {
       level_ids: array("int64", 0),
       reward: array("weights", 1),
     };
-    Object.assign(kernels.record(this.static.reward, 0), policy.reward);
-    const { out, views } = Object.fromEntries(kernels.entries.advance.arguments);
-    const shape = (name, dimensions) => (name === "laps" ? [1, 0] : [1, policy.terms.length].slice(0, dimensions));
-    this.out = mapped(out.tuple, ({ dtype, dimensions }, name) => array(dtype, ...shape(name, dimensions)));
-    this.views = { ...mapped(views.tuple, (type, name) => this.view(type, name)), gaps: array("float64", 2, NUM_HAZARDS) };
-    this.views.branches = this.branches();
-    [this.actions, this.nextLevel] = [array("int64", 1), array("int32", 1)];
-  }
-
-  makeState() {
-    const { kernels, policy, entities, movers, record } = this;
-    [this.row, this.state] = allocate(kernels, 1, {
-      ...{ ninja: ["ninja"], progress: ["progress"], terms: ["float64", policy.terms.length] },
-      ...{ entities: ["entity", entities], movers: ["mover", movers], trail: ["trail", Math.max(record.trail, 1)] },
-      visited: ["uint8", NUM_BLOCKS],
+    Object.assign(kernels.record(this.static.reward, 0), policy.settings.reward);
+    const types = Object.fromEntries(kernels.entries.advance.arguments);
+    this.out = mapped(types.out.tuple, ({ dtype, dimensions }, name) => {
+      return array(dtype, ...(name === "laps" ? [1, 0] : [1, policy.settings.terms.length].slice(0, dimensions)));
     });
-  }
-
-  /** Prepare what the kernels of game.wasm compute: the state after given inputs, and path lengths. */
-  makeGame(compiled, { nodes, effects }) {
-    const { game, entities, movers, record } = this;
-    const parts = { ninja: ["ninja"], entities: ["entity", entities], movers: ["mover", movers] };
-    const [, state] = allocate(game, 1, { ...parts, trail: ["trail", Math.max(record.trail, 1)] });
-    const nothing = game.array("uint8", [1, 0]);
-    this.gameState = { ...state, progress: state.ninja, terms: nothing, visited: nothing };
-    this.gameWorld = game.copyIn(compiled.world);
-    this.lattice = game.copyIn({ nodes: { ...nodes, shape: nodes.shape.slice(1) }, effects });
+    this.views = {
+      ...mapped(types.views.tuple, (type, name) => this.view(type, name)),
+      gaps: array("float64", 2, NUM_HAZARDS),
+      branches: this.branches(),
+    };
+    this.actions = array("int64", 1);
+    this.nextLevel = array("int32", 1);
+    this.outcome = null;
+    this.observed = {};
   }
 
   solidMap({ stage }) {
     const { game } = this;
-    const given = { stage: game.copyIn({ ...stage, shape: [1, ...stage.shape] }), solid: game.array("uint8", [1, ...SOLID_SHAPE]) };
+    const stages = game.copyIn({ ...stage, shape: [1, ...stage.shape] });
+    const given = { stage: stages, solid: game.array("uint8", [1, ...SOLID_SHAPE]) };
     game.call("prepare_static", { ...given, background: game.array("uint8", [0, ...VIEW_SHAPE]) });
     return game.copyOut(given);
   }
 
-  /** The array of an observation, with a second row that is not used; without rows if the policy does not observe it. */
+  /** The array of an observation, with a second row that is not used; no rows if the policy does not observe it. */
   view({ dtype, dimensions }, name) {
-    const observed = this.policy.observations[name];
+    const observed = this.settings.observations[name];
     if (!dtype) return null;
     return this.kernels.array(dtype, observed ? [2, ...observed.shape] : [0, ...Array(dimensions - 1).fill(1)]);
   }
 
   /** Work space of the look-ahead: allocate_branches of nppsim.observe.foresight. */
   branches() {
-    const { kernels, entities, movers } = this;
-    const parts = { ninja: ["ninja"], entities: ["entity", entities], movers: ["mover", movers] };
-    const [rows, states] = allocate(kernels, BRANCH_ROWS, parts);
+    const { kernels, movers, gameParts } = this;
+    const { rows, views } = allocate(kernels, BRANCH_ROWS, { ...gameParts, trail: ["trail", 0] });
     const words = { ...rows, dtype: "uint64", itemSize: WORD, shape: [BRANCH_ROWS, rows.shape[1] / WORD] };
     const [frames, jump_delay, count] = [0, 1, 2].map(() => kernels.array("int64", [BRANCH_ROWS]));
     const [chosen, clearances] = [kernels.array("uint8", [2, movers]), kernels.array("float64", [1, movers])];
     kernels.bytes(chosen).fill(1);
-    return { words: { ...words, strides: [rows.shape[1], WORD] }, ...states, frames, jump_delay, count, chosen, clearances };
+    words.strides = [rows.shape[1], WORD];
+    return { words, ...views, frames, jump_delay, count, chosen, clearances };
   }
 
   /** Start an episode with inputs that are played before the first decision. */
@@ -130,12 +131,12 @@ export class Environment {
     if (!inputs.length) return;
     const { game, gameState: state, gameWorld: world } = this;
     const copy = (from, source, to, target) => {
-      for (const name of ["ninja", "entities", "movers", "trail"])
-        to.bytes(target[name]).set(from.bytes(source[name]));
+      for (const name of Object.keys(this.gameParts)) to.bytes(target[name]).set(from.bytes(source[name]));
     };
     copy(this.kernels, this.state, game, state);
     const mark = game.mark();
-    game.call("play_on", { state, world, inputs: game.copyIn({ dtype: "uint8", shape: [inputs.length], bytes: inputs }) });
+    const given = game.copyIn({ dtype: "uint8", shape: [inputs.length], bytes: inputs });
+    game.call("play_on", { state, world, inputs: given });
     game.release(mark);
     copy(game, state, this.kernels, this.state);
     this.advance(RESTING, UNCHANGED);
@@ -143,12 +144,13 @@ export class Environment {
 
   /** Make a decision; update ``observed`` and ``outcome``. */
   advance(action, nextLevel = UNCHANGED) {
-    const { kernels, policy, state, world, fields, out, views } = this;
+    const { kernels, settings, state, world, fields, out, views } = this;
     kernels.values(this.actions)[0] = BigInt(action);
     kernels.values(this.nextLevel)[0] = nextLevel;
     const range = { begin: 0, end: 1, turn: 0, every_end: 0 };
-    const settings = { frame_skip: policy.frame_skip, gamma: policy.gamma, actions: this.actions, next_level: this.nextLevel };
-    kernels.call("advance", { ...range, ...settings, state, world, fields, static: this.static, out, views });
+    const { actions, nextLevel: next_level } = this;
+    const given = { frame_skip: settings.frame_skip, gamma: settings.gamma, actions, next_level };
+    kernels.call("advance", { ...range, ...given, state, world, fields, static: this.static, out, views });
     const ended = action >= 0 && (kernels.values(out.terminated)[0] || kernels.values(out.truncated)[0]);
     this.outcome = ended ? OUTCOMES[kernels.values(out.outcome)[0]] : null;
     this.observe();
@@ -156,7 +158,7 @@ export class Environment {
 
   observe() {
     this.observed = {};
-    for (const [key, { shape }] of Object.entries(this.policy.observations))
+    for (const [key, { shape }] of Object.entries(this.settings.observations))
       this.observed[key] = this.kernels.values({ ...this.views[key], shape }).slice();
   }
 
@@ -191,7 +193,8 @@ export class Environment {
     const { size, fields } = kernels.records.entity;
     const bytes = kernels.bytes(state.entities);
     const [first, end] = [record[`${range}_first`], record[`${range}_end`]];
-    return Array.from({ length: end - first }, (_, i) => bytes[size * (first - record.entity_first + i) + fields[field][1]]);
+    const begin = size * (first - record.entity_first) + fields[field][1];
+    return Array.from({ length: end - first }, (_, i) => bytes[begin + size * i]);
   }
 
   /** Path lengths from all points to the objective; the same array as long as they do not change. */
@@ -217,21 +220,23 @@ export class Environment {
 /** Chooses the actions of one episode, with exploration and backtracking. */
 class Player {
   constructor(environment, seed, deterministic) {
-    [this.environment, this.policy, this.deterministic] = [environment, environment.policy, deterministic];
+    this.environment = environment;
+    this.settings = environment.settings;
+    this.deterministic = deterministic;
     this.rng = new TorchRandom(seed);
     this.exploring = { shortest: Infinity, waiting: 0, action: 0, repeats: 0 };
     this.past = []; // states before the latest decisions; decision i has the index i % (horizon + 1)
-    [this.decisions, this.farthest, this.failed, this.sampled] = [0, 0, 0, 0];
+    this.decisions = this.farthest = this.failed = this.sampled = 0;
     this.tries = { phase: 0, death: 0 };
-    if (this.policy.exploration) {
-      const { components } = this.policy.observations.reachability_features;
+    if (this.settings.exploration) {
+      const { components } = this.settings.observations.reachability_features;
       this.path = components.indexOf("path_to_exit");
     }
   }
 
   /** Return an action for outputs of the network. */
   act(logits) {
-    const { backtracking: settings } = this.policy;
+    const { backtracking: settings } = this.settings;
     if (!settings) return this.explore(logits, this.deterministic);
     const { environment, exploring } = this;
     this.past[this.decisions % (settings.horizon + 1)] = [environment.snapshot(), { ...exploring }];
@@ -244,10 +249,10 @@ class Player {
   }
 
   explore(logits, deterministic) {
-    const { policy, rng, environment, exploring: own } = this;
+    const { settings, rng, environment, exploring: own } = this;
     const choose = (greedy) => (greedy ? largest(logits) : sample(logits, rng));
-    if (!policy.exploration) return choose(deterministic);
-    const { patience, burst, max_repeat: most } = policy.exploration;
+    if (!settings.exploration) return choose(deterministic);
+    const { patience, burst, max_repeat: most } = settings.exploration;
     const path = environment.observed.reachability_features[this.path];
     own.waiting = path < own.shortest ? 0 : own.waiting + 1;
     own.shortest = Math.min(path, own.shortest);
@@ -258,7 +263,7 @@ class Player {
       own.repeats = 0;
       return action;
     }
-    const deadly = policy.deathPenalty(environment.observed)[own.action] > 0;
+    const deadly = environment.policy.deathPenalty(environment.observed)[own.action] > 0;
     const repeats = 1 + rng.integers(most);
     if (own.repeats === 0 || deadly) Object.assign(own, { action, repeats });
     own.repeats -= 1;
@@ -267,14 +272,14 @@ class Player {
 
   /** Decisions of a phase of exploration and of the policy. */
   get phase() {
-    return 2 * this.policy.exploration.burst;
+    return 2 * this.settings.exploration.burst;
   }
 
   /** True if a phase of exploration has ended without a shorter path. */
   get explorationFailed() {
-    const { environment, exploring, policy } = this;
-    if (environment.outcome || !policy.exploration) return false;
-    const over = exploring.waiting - policy.exploration.patience;
+    const { environment, exploring, settings } = this;
+    if (environment.outcome || !settings.exploration) return false;
+    const over = exploring.waiting - settings.exploration.patience;
     const longer = environment.observed.reachability_features[this.path] >= exploring.shortest;
     return over >= 0 && over % this.phase === this.phase - 1 && longer;
   }
@@ -282,7 +287,7 @@ class Player {
   /** Return to an earlier state where the episode fails; return the number of undone decisions. */
   backtrack() {
     const { environment, rng, tries } = this;
-    const settings = this.policy.backtracking;
+    const settings = this.settings.backtracking;
     const died = environment.outcome === "died";
     if (!settings || !(died || this.explorationFailed)) return 0;
     const [cause, most] = died ? ["death", settings.max_death_retries] : ["phase", settings.max_phase_retries];
@@ -294,7 +299,8 @@ class Player {
     if (count <= 0) return 0;
     this.failed = Math.max(this.failed, this.decisions);
     tries[cause] += 1;
-    [this.decisions, this.sampled] = [start, died ? count : 0];
+    this.decisions = start;
+    this.sampled = died ? count : 0;
     const [snapshot, exploring] = this.past[start % (settings.horizon + 1)];
     this.exploring = { ...exploring };
     environment.restore(snapshot);
@@ -312,11 +318,11 @@ class Player {
  * @returns {Generator<Decision>}
  */
 export function* play(environment, { seed = 0, deterministic = false, inputs = [] } = {}) {
-  const { policy } = environment;
+  const { policy, settings } = environment;
   environment.start(inputs);
   const player = new Player(environment, seed, deterministic);
-  const horizon = policy.backtracking?.horizon ?? 0;
-  let [pending, frame, terms] = [[], environment.frame, policy.terms.map(() => 0)];
+  const horizon = settings.backtracking?.horizon ?? 0;
+  let [pending, frame, terms] = [[], environment.frame, settings.terms.map(() => 0)];
   for (let over = false; !over; ) {
     const [{ observed }, paths] = [environment, environment.pathLengths()];
     const { logits, value } = policy.outputs(observed);
@@ -325,12 +331,12 @@ export function* play(environment, { seed = 0, deterministic = false, inputs = [
     const undone = player.backtrack();
     over = environment.outcome !== null;
     const [nextFrame, nextTerms] = [environment.frame, environment.terms];
-    const gained = policy.terms.map((name, i) => [name, nextTerms[i] - terms[i]]).filter(([, reward]) => reward);
+    const gained = settings.terms.map((name, i) => [name, nextTerms[i] - terms[i]]).filter(([, reward]) => reward);
     const probabilities = softmax(logits);
     pending.push({
       ...{ f: frame, a: action, p: probabilities, v: value, h: entropy(probabilities), s: observed, paths },
       r: Object.fromEntries(gained),
-      inputs: new Uint8Array(Math.max(nextFrame - frame, 0)).fill(ACTION_INPUT[action]),
+      inputs: new Uint8Array(Math.max(nextFrame - frame, 0)).fill(settings.action_inputs[action]),
       outcome: environment.outcome,
     });
     pending.length -= undone;
@@ -360,7 +366,7 @@ function largest(values) {
   return values.indexOf(Math.max(...values));
 }
 
-/** Allocate rows of bytes with parts {name: [dtype, ...shape]}; return the rows and the parts. */
+/** Allocate rows of bytes with parts {name: [dtype, ...shape]}; return the rows, and a view of each part. */
 function allocate(kernels, count, parts) {
   const begins = {};
   let size = 0;
@@ -374,7 +380,7 @@ function allocate(kernels, count, parts) {
     const strides = [size, itemSize].slice(0, 1 + shape.length);
     return { dtype, itemSize, strides, shape: [count, ...shape], address: rows.address + begins[name] };
   });
-  return [rows, views];
+  return { rows, views };
 }
 
 function mapped(entries, change) {

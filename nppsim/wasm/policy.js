@@ -1,5 +1,5 @@
-/* The network of a policy, in the page, in workers and in Node.js.  rl/policy/browser.py writes its file from a checkpoint
- * and describes the format.
+/* The network of a policy, in the page, in workers and in Node.js.  rl/policy/browser.py describes the file, and writes
+ * it from a checkpoint.
  *
  *     const policy = new Policy(await (await fetch("agent.policy")).arrayBuffer());
  *     const { logits, value } = policy.outputs(observations);
@@ -20,37 +20,42 @@ export class Policy {
    */
   constructor(file, name = "policy") {
     const size = file.byteLength < 4 ? Infinity : new DataView(file).getUint32(0, true);
-    if (size > file.byteLength - 4) throw new PolicyError(`${name}: no policy file, or cut off; export the agent again`);
-    Object.assign(this, JSON.parse(new TextDecoder().decode(new Uint8Array(file, 4, size))));
-    if (this.format_version !== FORMAT_VERSION)
-      throw new PolicyError(`${name}: format ${this.format_version} instead of ${FORMAT_VERSION}; export the agent again`);
+    if (size > file.byteLength - 4)
+      throw new PolicyError(`${name}: no policy file, or cut off; export the agent again`);
+    /** @type {Object<string, any>} the text of the file */
+    this.settings = JSON.parse(new TextDecoder().decode(new Uint8Array(file, 4, size)));
+    const { format_version: version, branches, observations } = this.settings;
+    if (version !== FORMAT_VERSION)
+      throw new PolicyError(`${name}: format ${version} instead of ${FORMAT_VERSION}; export the agent again`);
     const tensors = {};
     let begin = 4 + size;
-    for (const [tensor, shape] of this.tensors) {
+    for (const [tensor, shape] of this.settings.tensors) {
       const count = shape.reduce((product, length) => product * length, 1);
       if (begin + 4 * count > file.byteLength) throw new PolicyError(`${name}: cut off; export the agent again`);
       tensors[tensor] = new Float32Array(file, begin, count);
       begin += 4 * count;
     }
     const layers = (names, scale = 1) => names.map((layer) => new Dense(tensors, layer, Math.fround(scale)));
-    this.parts = this.branches.map((branch) => ({ ...branch, layers: layers(branch.layers, branch.scale) }));
-    this.heads = { fusion: layers(this.fusion), actor: layers(this.actor), critic: layers(this.critic) };
+    this.parts = branches.map((branch) => ({ ...branch, layers: layers(branch.layers, branch.scale) }));
+    const { fusion, actor, critic } = this.settings;
+    this.heads = { fusion: layers(fusion), actor: layers(actor), critic: layers(critic) };
     this.mean = tensors["features_extractor.normalize.mean"];
     this.divisor = tensors["features_extractor.normalize.divisor"];
-    this.vectors = Object.keys(this.observations).filter((key) => !this.observations[key].picture);
+    this.vectors = Object.keys(observations).filter((key) => !observations[key].picture);
   }
 
   /**
-   * @param {Object<string, ArrayLike<number>>} observed - raw observations by key
+   * @param {Object<string, Float32Array | Uint8Array>} observed - raw observations by key
    * @returns {{logits: Float32Array, value: number}}
    */
   outputs(observed) {
     let result = this.network(observed);
-    if (this.mirror) {
+    const { mirror } = this.settings;
+    if (mirror) {
       const other = this.network(this.mirrored(observed));
       const half = (a, b) => Math.fround(a + b) / 2;
       result = {
-        logits: result.logits.map((logit, i) => half(logit, other.logits[this.mirror.actions[i]])),
+        logits: result.logits.map((logit, i) => half(logit, other.logits[mirror.actions[i]])),
         value: half(result.value, other.value),
       };
     }
@@ -60,6 +65,7 @@ export class Policy {
 
   network(observed) {
     const vectors = new Float32Array(this.mean.length);
+    const { clamp } = this.settings;
     let at = 0;
     for (const key of this.vectors) {
       vectors.set(observed[key], at);
@@ -67,7 +73,7 @@ export class Policy {
     }
     for (let i = 0; i < vectors.length; i++) {
       const value = Math.fround(vectors[i] - this.mean[i]) / this.divisor[i];
-      vectors[i] = Math.min(Math.max(value, -this.clamp), this.clamp);
+      vectors[i] = Math.min(Math.max(value, -clamp), clamp);
     }
     const ends = this.parts.map(({ inputs, layers }) =>
       relus(layers, typeof inputs === "string" ? observed[inputs] : vectors.subarray(...inputs)),
@@ -81,8 +87,9 @@ export class Policy {
 
   /** Mirror images of observations. */
   mirrored(observed) {
-    const images = Object.entries(this.mirror.keys).map(([key, { from, signs, positions }]) => {
-      const [values, { width }] = [observed[key], this.mirror];
+    const { keys, width } = this.settings.mirror;
+    const images = Object.entries(keys).map(([key, { from, signs, positions }]) => {
+      const values = observed[key];
       const image = values.map((_, i) => signs[i] * values[from[i]]);
       for (const x of positions) if (image[x] || image[x + 1]) image[x] = width - image[x];
       return [key, image];
@@ -91,15 +98,17 @@ export class Policy {
   }
 
   /** Penalty of each action: above 0 if it leads to death in all branches of the look-ahead. */
-  deathPenalty({ foresight }) {
-    if (!this.death_penalty) return new Float32Array(this.heads.actor[this.heads.actor.length - 1].bias.length);
-    const { shape, components } = this.observations.foresight;
+  deathPenalty(observed) {
+    const { observations, death_penalty: least, action_inputs: inputs } = this.settings;
+    if (!least) return new Float32Array(inputs.length);
+    const { shape, components } = observations.foresight;
     const [actions, branches, width] = shape;
+    const death = components.indexOf("death");
     return Float32Array.from({ length: actions }, (_, action) => {
       let latest = Infinity; // 0 if a branch survives
       for (let branch = 0; branch < branches; branch++)
-        latest = Math.min(latest, foresight[(action * branches + branch) * width + components.indexOf("death")]);
-      return this.death_penalty * Math.fround((latest > 0 ? 1 : 0) + latest);
+        latest = Math.min(latest, observed.foresight[(action * branches + branch) * width + death]);
+      return least * Math.fround((latest > 0 ? 1 : 0) + latest);
     });
   }
 }
@@ -111,7 +120,8 @@ class Dense {
     const weight = tensors[`${name}.weight`];
     this.bias = tensors[`${name}.bias`];
     const [outputs, inputs] = [this.bias.length, weight.length / this.bias.length];
-    this.weight = new Float32Array((inputs + 1) * outputs); // [inputs + 1, outputs], so that inputs of 0 can be skipped
+    // [inputs + 1, outputs], so that inputs of 0 can be skipped; the last row is 0
+    this.weight = new Float32Array((inputs + 1) * outputs);
     for (let i = 0; i < inputs; i++)
       for (let j = 0; j < outputs; j++) this.weight[i * outputs + j] = weight[j * inputs + i] * scale;
     this.sums = new Float64Array(outputs);

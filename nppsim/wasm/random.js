@@ -1,12 +1,12 @@
-/* Random numbers equal to numpy's and torch's: ``new Random(seed)`` is ``numpy.random.default_rng(seed)``, bit for bit, and
- * ``new TorchRandom(seed)`` is ``torch.Generator().manual_seed(seed)``.
+/* Random numbers equal to numpy's and torch's, bit for bit: ``new Random(seed)`` is ``numpy.random.default_rng(seed)``,
+ * and ``new TorchRandom(seed)`` is ``torch.Generator().manual_seed(seed)``.
  *
  *     const rng = new Random(3);
  *     rng.random();                // numpy: rng.random()
  *     rng.fill(new Float64Array(6));
  *     rng.integers(10);            // numpy: rng.integers(10)
  *
- * Source: numpy's SeedSequence, PCG64 (O'Neill 2014, XSL-RR 128/64) and Generator; MT19937 (Matsumoto and Nishimura 1998).
+ * Source: numpy's SeedSequence, PCG64 (O'Neill 2014, XSL-RR 128/64) and Generator; MT19937 (Matsumoto, Nishimura 1998).
  */
 
 const TWISTER_WORDS = 624; // of 32 bits in the state of MT19937

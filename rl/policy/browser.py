@@ -8,6 +8,7 @@ bytes, and the tensors (float32, little-endian).  The text has the fields:
     format_version     1
     facts              displayed properties, name -> text
     frame_skip         frames per decision
+    action_inputs      input byte of each action
     tensors            [[name, shape], ...] in the order of the file
     observations       key of ``nppsim.observe.layout`` -> {"shape", "picture": true for images, "components"}
     clamp              largest absolute value of a normalised number
@@ -35,8 +36,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors
 
-from nppsim.actions import MIRRORED_ACTION
+from nppsim.actions import ACTION_INPUT, MIRRORED_ACTION
 from nppsim.errors import ConfigError, UserError
 from nppsim.io.reading import PlainError, from_plain
 from nppsim.observe.layout import SPECS
@@ -46,7 +48,15 @@ from rl.policy import checkpoint_file, constants
 from rl.policy.architectures import Architecture, get_architecture
 
 FORMAT_VERSION = 1
-SUFFIX = ".policy"
+READ_ERRORS = (  # of ``browser_policy``
+    safetensors.SafetensorError,
+    OSError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+)
 _ENCODER, _HEADS = "features_extractor", "mlp_extractor"
 
 
@@ -57,8 +67,8 @@ class BrowserError(UserError, ValueError):
 def browser_policy(path: Path) -> bytes:
     """Return the file of a checkpoint for the page.
 
-    Raises BrowserError if the page cannot run its network.  Raises one of the errors of ``checkpoint_file.parse`` for a file
-    that ``rl.policy.checkpoint.load`` refuses.
+    Raises BrowserError if the page cannot run its network, and one of READ_ERRORS for a file that
+    ``rl.policy.checkpoint.load`` refuses.
     """
     described, tensors = checkpoint_file.parse(path.read_bytes())
     content = described["content"]
@@ -73,6 +83,12 @@ def browser_policy(path: Path) -> bytes:
     if not all(np.isfinite(values).all() for values in weights.values()):
         raise ValueError(f"{path}: the weights are not finite")
     return _packed(path, architecture, content, weights)
+
+
+def settings_of(data: bytes) -> dict[str, Any]:
+    """Return the fields of the text of a file."""
+    settings: dict[str, Any] = json.loads(data[4 : 4 + int.from_bytes(data[:4], "little")])
+    return settings
 
 
 def unsupported(architecture: Architecture) -> str | None:
@@ -102,12 +118,13 @@ def rewards_of(config: Mapping[str, Any]) -> tuple[RewardSettings, float, str]:
     return reward, gamma, str(reward)
 
 
-def facts(path: Path, size: int, architecture: str, observations: tuple[str, ...], frame_skip: int, rewards: str) -> dict:
-    """Return the displayed properties of a checkpoint.  size: number of parameters."""
+def facts(
+    path: Path, architecture: Mapping[str, str], observations: tuple[str, ...], frame_skip: int, rewards: str
+) -> dict[str, str]:
+    """Return the displayed properties of an agent.  architecture: those of its network."""
     return {
         "file": str(path),
-        "architecture": architecture,
-        "parameters": f"{size:,}",
+        **architecture,
         "sees": ", ".join(observations),
         "frames per decision": str(frame_skip),
         "rewards": rewards,
@@ -120,13 +137,14 @@ def _packed(
     reward, gamma, source = rewards_of(content["config"])
     layers = [name.removesuffix(".weight") for name in sorted(weights) if name.endswith(".weight")]
     names = [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
-    size = sum(weights[name].size for name in names)
+    network = {"architecture": architecture.name, "parameters": f"{sum(weights[name].size for name in names):,}"}
     names += [f"{_ENCODER}.normalize.{name}" for name in ("mean", "divisor")]
     observed, keys = architecture.observations, vars(constants)
     text = {
         "format_version": FORMAT_VERSION,
-        "facts": facts(path, size, architecture.name, observed, content["frame_skip"], source),
+        "facts": facts(path, network, observed, content["frame_skip"], source),
         "frame_skip": content["frame_skip"],
+        "action_inputs": ACTION_INPUT.tolist(),
         "tensors": [[name, list(weights[name].shape)] for name in names],
         "observations": layout_document(observed),
         "clamp": constants.CLAMP,

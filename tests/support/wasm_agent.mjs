@@ -14,7 +14,7 @@ const policy = new Policy(read("agent.policy"));
 
 function outputs() {
   const size = ({ shape }) => shape.reduce((product, length) => product * length, 1);
-  const arrays = Object.entries(policy.observations).map(([key, about]) => {
+  const arrays = Object.entries(policy.settings.observations).map(([key, about]) => {
     const data = read(key);
     return [key, about.picture ? new Uint8Array(data) : new Float32Array(data), size(about)];
   });

@@ -30,7 +30,6 @@ from rl.studio.agent import LoadedAgent
 from places import ROOT, SHARED
 from seen import observations
 from wasm_calls import NODE, needs_node
-from worlds import straight
 
 SHIPPED = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
 SCRIPT = ROOT / "tests" / "support" / "wasm_agent.mjs"
@@ -79,9 +78,7 @@ def inputs_of(decisions):
 @needs_node
 def test_outputs_of_ten_thousand_observations_equal_those_of_torch(levels, tmp_path):
     policy, fields = checkpoint.load_policy(SHIPPED)
-    sim = BatchSimulator(
-        levels, ENVS, frame_skip=fields["frame_skip"], observations=policy.observations, threads=1
-    )
+    sim = BatchSimulator(levels, ENVS, frame_skip=fields["frame_skip"], observations=policy.observations, threads=1)
     obs, rng, rows, expected = sim.reset(), torch.Generator().manual_seed(0), [], []
     for _ in range(DECISIONS // ENVS):
         rows.append({key: obs[key].copy() for key in policy.observations})
