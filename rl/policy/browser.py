@@ -120,7 +120,7 @@ def rewards_of(config: Mapping[str, Any]) -> tuple[RewardSettings, float, str]:
 
 def facts(
     path: Path, architecture: Mapping[str, str], observations: tuple[str, ...], frame_skip: int, rewards: str
-) -> dict[str, str]:
+) -> Mapping[str, str]:
     """Return the displayed properties of an agent.  architecture: those of its network."""
     return {
         "file": str(path),
