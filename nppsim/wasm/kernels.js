@@ -54,7 +54,7 @@ export class Kernels {
   /**
    * Compile and instantiate a module.
    * @param {BufferSource} binary - content of NAME.wasm
-   * @param {object} description - content of interface.json
+   * @param {{records: object, modules: object}} description - content of interface.json
    * @param {string} name - of the module
    * @returns {Promise<Kernels>}
    */
@@ -64,7 +64,9 @@ export class Kernels {
   }
 
   constructor(exports, records, entries) {
-    [this.exports, this.records, this.entries] = [exports, records, entries];
+    this.exports = exports;
+    this.records = records;
+    this.entries = entries;
     this.slots = exports.allocate(2 * SLOTS_BYTES);
   }
 

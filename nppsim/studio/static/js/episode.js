@@ -15,7 +15,7 @@ export async function show(root, studio, code) {
     play?.destroy({ keepSocket: true });
     const episode = { code, at, count: found.levels.length, frames, gold, assisted, best: found.best, socket };
     episode.next = (total) => begin(at + 1, { ...total, socket });
-    episode.again = async () => studio.go(location.hash);
+    episode.again = () => Promise.resolve(studio.go(location.hash));
     play = new Play(root, studio, level, best, episode);
     await opened(play);
   };

@@ -118,7 +118,9 @@ async function success(studio) {
 class Gallery {
   /** film: {run, level} that is played above the levels, or null. */
   constructor(root, studio, levels, problems, runs, film) {
-    [this.studio, this.levels, this.runs] = [studio, levels, runs];
+    this.studio = studio;
+    this.levels = levels;
+    this.runs = runs;
     this.shown = [];
     this.painter = new Painter();
     this.cards = element("ul", { class: "cards" });
@@ -413,7 +415,7 @@ class Painter {
     this.documents = new Map();
     this.waiting = new Set();
     this.ids = new WeakMap();
-    this.pars = new Map(); // visible picture -> [card, show], of levels whose par time is unknown
+    this.pars = new Map(); // visible picture -> [card, found], of levels whose par time is unknown
     this.observer = new IntersectionObserver((entries) => this.see(entries), { rootMargin: "200px" });
     this.endTheme = onThemeChange(() => {
       for (const picture of document.querySelectorAll(".cards canvas[data-drawn]"))
@@ -434,9 +436,9 @@ class Painter {
     this.observer.observe(picture);
   }
 
-  /** Find the par time of a level while its picture is visible; then call show(). */
-  findPar(picture, card, show) {
-    this.pars.set(picture, [card, show]);
+  /** Find the par time of a level while its picture is visible; then call found(). */
+  findPar(picture, card, found) {
+    this.pars.set(picture, [card, found]);
   }
 
   see(entries) {
@@ -472,14 +474,14 @@ class Painter {
     if (this.searching) return;
     this.searching = true;
     for (let next = this.unknown(); next && !this.ended; next = this.unknown()) {
-      const [picture, [card, show]] = next;
+      const [picture, [card, found]] = next;
       this.pars.delete(picture);
       try {
         card.par = (await get(`levels/${card.id}/par`)).par;
       } catch {
         break; // the level can be played nevertheless
       }
-      show();
+      found();
     }
     this.searching = false;
   }

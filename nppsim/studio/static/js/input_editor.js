@@ -34,16 +34,15 @@ export async function show(root, studio, id, kind, number) {
 
 class InputEditor {
   constructor(root, studio, level) {
-    [this.studio, this.level] = [studio, level];
+    this.studio = studio;
+    this.level = level;
     this.branches = stored(level.id);
-    [this.cursor, this.selection, this.anchor, this.clipboard, this.actionPreview, this.compared] = [
-      0,
-      null,
-      0,
-      new Uint8Array(),
-      null,
-      null,
-    ];
+    this.cursor = 0;
+    this.selection = null;
+    this.anchor = 0;
+    this.clipboard = new Uint8Array();
+    this.actionPreview = null;
+    this.compared = null;
     this.build(root);
     this.canvas = new InputCanvas(this.place, {
       paint: (lane, from, to, down) => this.paint(INPUTS[lane].bit, from, to, down),
@@ -68,7 +67,7 @@ class InputEditor {
       level: this.level,
       runs: [emptyRun("", null, frame)],
     });
-    this.player.overlay = (frame) => this.overlay(frame);
+    this.player.overlay = (at) => this.overlay(at);
     this.chosen = index;
     this.list();
     await this.sync();
@@ -293,7 +292,7 @@ class InputEditor {
       frame: { o: this.run.outcome, f: this.run.frames },
       store: async (label) => (await this.socket.ask({ store: { label } })).stored,
     };
-    return storeDialog(game, this.level, this.studio);
+    return storeDialog(game);
   }
 
   store() {

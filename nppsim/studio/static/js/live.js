@@ -7,8 +7,11 @@ const MOST_UNANSWERED = 30; // unanswered requests from which the server counts 
 export class LiveGame {
   /** socket: a Socket of api.js.  level: a level document.  answered: called with the duration of each step, ms.
    *  episode: id of the episode to which the game belongs, or undefined. */
-  constructor(socket, level, answered = () => {}, episode = undefined) {
-    [this.socket, this.level, this.answered, this.episode] = [socket, level, answered, episode];
+  constructor(socket, level, answered = (_) => {}, episode = undefined) {
+    this.socket = socket;
+    this.level = level;
+    this.answered = answered;
+    this.episode = episode;
     this.world = new World(level);
     this.history = [{ look: this.world.ninja, input: 0 }]; // one entry per frame, starting with frame 0
     this.unanswered = 0;

@@ -38,8 +38,12 @@ export class Play {
   /** episode: null, or {code, at: place of the level, count, frames, gold, assisted: sums of the levels before it,
    *  best: best runs, socket, next(total), again()}. */
   constructor(root, studio, level, best, episode = null) {
-    [this.studio, this.level, this.episode] = [studio, level, episode];
-    [this.phase, this.mark, this.attempts] = ["ready", 0, 1];
+    this.studio = studio;
+    this.level = level;
+    this.episode = episode;
+    this.phase = "ready";
+    this.mark = 0;
+    this.attempts = 1;
     this.assisted = false; // rewound, slowed down or taken over: not in the leaderboard
     this.armed = true; // whether a pressed key starts the run
     this.clock = new Clock();
@@ -298,7 +302,7 @@ export class Play {
     this.storing = true; // until the dialog receives the keys
     while (!this.game.settled) await new Promise(requestAnimationFrame); // unanswered frames belong to the run
     this.storing = false;
-    await storeDialog(this.game, this.level, this.studio);
+    await storeDialog(this.game);
     this.recordedRuns.load().catch(this.studio.failed);
     this.canvas.focus();
   }
@@ -569,12 +573,12 @@ export class Play {
 /** Return the table of the best runs of a level or an episode. */
 function bestTable({ time, score: points }) {
   const rows = (runs) =>
-    runs.map(({ name, frames, gold, score: points }) =>
+    runs.map(({ name, frames, gold, score: total }) =>
       element(
         "tr",
         {},
         element("th", { scope: "row", text: name }),
-        element("td", { text: points.toFixed(3) }),
+        element("td", { text: total.toFixed(3) }),
         element("td", { text: (frames / 60).toFixed(3) }),
         element("td", { text: gold }),
       ),

@@ -27,9 +27,13 @@ export function storeBest(id, history) {
 export class RecordedRuns {
   /** on: {changed(), takeOver(history), preview(recording or null, frame)}. */
   constructor(root, level, studio, on) {
-    [this.root, this.level, this.studio, this.on] = [root, level, studio, on];
+    this.root = root;
+    this.level = level;
+    this.studio = studio;
+    this.on = on;
     this.sources = []; // [{key, label, fetch, recording, shown}]
     this.wantsBest = true;
+    this.slider = element("div");
   }
 
   /** Return the looks of the shown runs at a frame. */
@@ -102,7 +106,6 @@ export class RecordedRuns {
         ),
       );
     }
-    this.slider ??= element("div");
     const agents = element("button", {
       type: "button",
       class: "quiet small",

@@ -34,7 +34,10 @@ export async function show(root, studio) {
 
 class RunView {
   constructor(root, studio, levels) {
-    [this.studio, this.levels, this.charts, this.episodes] = [studio, levels, new Map(), 0];
+    this.studio = studio;
+    this.levels = levels;
+    this.charts = new Map();
+    this.episodes = 0;
     this.head = element("div", { class: "bar" });
     this.trainings = element("div", { class: "panels trainings" });
     this.curves = element("div", { class: "curves" });

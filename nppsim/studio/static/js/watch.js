@@ -39,7 +39,11 @@ export async function show(root, studio, id) {
 
 class Watch {
   constructor(root, studio, { level, levels, agents, why_none: whyNone, recorded }) {
-    Object.assign(this, { studio, level, levels, agents, recorded });
+    this.studio = studio;
+    this.level = level;
+    this.levels = levels;
+    this.agents = agents;
+    this.recorded = recorded;
     this.socket = new Socket("watch");
     this.socket.onmessage = (message) => this.receive(message);
     // too many tabs; app.js reports a lost studio
