@@ -5,7 +5,6 @@ import errno
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import webbrowser
@@ -89,7 +88,6 @@ def run(arguments: argparse.Namespace) -> None:
     from nppsim.studio.game import play_one_frame
     from nppsim.studio.leaderboard import FILE, Leaderboard, data_folder
     from nppsim.studio.library import Library
-    from nppsim.studio.plans import prepared_file
 
     check_output_folder(arguments.demonstrations, "--demonstrations")
     # The networks are too small to gain from threads, and live play needs the cores.
@@ -106,8 +104,6 @@ def run(arguments: argparse.Namespace) -> None:
     access = Access(arguments.host)
     with listening(arguments.host, arguments.port) as listener:
         compile_ahead()
-        if not prepared_file().exists():  # compiling in this process would leave 230 MB allocated
-            subprocess.run([sys.executable, "-m", "nppsim.studio.game"], check=False)
         play_one_frame()
         every = arguments.host in EVERY_ADDRESS
         loopback = "::1" if arguments.host == "::" else LOOPBACK
@@ -121,7 +117,6 @@ def run(arguments: argparse.Namespace) -> None:
         if not arguments.no_browser:
             webbrowser.open(address)
         studio = Studio(library, arguments.demonstrations, registry, Leaderboard(data_folder() / FILE))
-        studio.prepares = True
         recordings = None if arguments.end_with_input else studio.recordings  # the warning would not be seen
         serve(create_app(studio, access), listener, recordings)
 

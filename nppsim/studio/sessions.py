@@ -6,8 +6,6 @@ A rewind restores the last earlier snapshot and replays the inputs from there.
 In an episode, five levels are played in their order, and the session adds up their frames and gold.
 """
 
-import base64
-import binascii
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +18,15 @@ from nppsim.bank import LevelBank
 from nppsim.io.reading import mismatch
 from nppsim.levels.ids import episode_of
 from nppsim.physics.outcomes import NAMES, UNFINISHED, WON
-from nppsim.studio.documents import MAX_RUN_FRAMES, Document, FrameWriter, RunWriter, packed_text, run_document
+from nppsim.studio.documents import (
+    MAX_RUN_FRAMES,
+    Document,
+    FrameWriter,
+    RunWriter,
+    input_bytes,
+    packed_text,
+    run_document,
+)
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
 from nppsim.studio.leaderboard import PERSON, Leaderboard
@@ -73,7 +79,7 @@ class Session:
         if wrong := mismatch(message, {verb: _SHAPES[verb]}):
             raise StudioError(f"{wrong}; {HELP}")
         if verb == "start":
-            inputs = _bytes(message.get("inputs", ""))
+            inputs = input_bytes(message.get("inputs", ""))
             self._enter_episode(message["start"], message.get("episode"))
             return self._start(message["start"], inputs)
         if not self._started:
@@ -83,8 +89,8 @@ class Session:
             "rewind": self._rewind,
             "store": lambda about: self._store(about["label"]),
             "score": lambda about: self._score(about["name"]),
-            "edit": lambda change: self._edit(change["frame"], _bytes(change["inputs"])),
-            "run": lambda inputs: {"run": run_document(self._game.bank, _bytes(inputs))},
+            "edit": lambda change: self._edit(change["frame"], input_bytes(change["inputs"])),
+            "run": lambda inputs: {"run": run_document(self._game.bank, input_bytes(inputs))},
             "preview": self._preview,
         }
         return handlers[verb](message[verb])
@@ -234,21 +240,11 @@ def _place(game: Game) -> list[float]:
 
 
 async def _continued(studio: Any, session: Session, message: Any) -> Document:
-    """Let the planner or an agent play on from a frame; return {"inputs": base64 of the inputs after it, "name"}."""
-    request = message["continue"]
-    by_agent = isinstance(request, dict) and "agent" in request
-    if wrong := mismatch(message, {"continue": {"frame": int} | ({"agent": str} if by_agent else {})}):
+    """Let an agent play on from a frame; return {"inputs": base64 of the inputs after it, "name"}."""
+    if wrong := mismatch(message, {"continue": {"frame": int, "agent": str}}):
         raise StudioError(f"{wrong}; {HELP}")
+    request = message["continue"]
     bank, inputs = session.prefix(request["frame"])
-    await studio.plans.ready()
-    if not by_agent:
-        try:
-            found = await studio.plans.process.search(bank.levels[0], inputs=inputs.tobytes())
-        except TimeoutError:
-            found = {"par": None}
-        if found["par"] is None:
-            raise StudioError("the planner finds no run from here")
-        return {"inputs": found["inputs"], "name": "planner"}
 
     def played() -> Document:
         agent = studio.registry.agent(request["agent"])
@@ -264,17 +260,6 @@ async def _continued(studio: Any, session: Session, message: Any) -> Document:
 def _check_length(frames: int) -> None:
     if frames > MAX_RUN_FRAMES:
         raise StudioError(f"a run has at most {MAX_RUN_FRAMES:,} frames; store it and start again")
-
-
-def _bytes(text: Any) -> np.ndarray:
-    """Decode base64 text into input bytes, uint8[frames]."""
-    try:
-        inputs = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
-    except (binascii.Error, TypeError, ValueError) as error:
-        raise StudioError(f"inputs must be base64 ({error})") from error
-    if inputs.max(initial=0) > 15:
-        raise StudioError("each byte of inputs must be 0 to 15")
-    return inputs
 
 
 async def play(socket: WebSocket) -> None:

@@ -29,8 +29,15 @@ export function rank(objective, frames, gold) {
 export class RunSearch {
   /** found: a PlannedRun.  settings: those of the planner, with start. */
   constructor(planner, found, { objective, frameSkip, seed, minHold, start }) {
-    Object.assign(this, { planner, objective, frameSkip, minHold, start });
-    [this.foundSimulated, this.simulated, this.budget, this.fromStart] = [found.simulated, 0, 0, false];
+    this.planner = planner;
+    this.objective = objective;
+    this.frameSkip = frameSkip;
+    this.minHold = minHold;
+    this.start = start;
+    this.foundSimulated = found.simulated;
+    this.simulated = 0;
+    this.budget = 0;
+    this.fromStart = false;
     this.random = new Random(seed);
     this.setGoals();
     this.failures = this.goals.map(() => 0);
@@ -42,7 +49,7 @@ export class RunSearch {
     yield this.run;
     if (!this.gold.length && this.objective !== "time") return;
     this.budget = budget;
-    if (this.objective !== "time" && budget > 0) for (const _ of this.draft()) yield this.run;
+    if (this.objective !== "time" && budget > 0) yield* this.draft();
     while (this.left) {
       this.step();
       yield this.run;
@@ -63,7 +70,8 @@ export class RunSearch {
     const { planner, start } = this;
     const { kernels, game, sequence, world } = planner;
     const { frame, gold, x, y, switch_taken: before } = planner.played(start, []);
-    [this.firstFrame, this.firstGold] = [frame, gold];
+    this.firstFrame = frame;
+    this.firstGold = gold;
     const placed = Array.from({ length: game.entityCount }, (_, i) => ({ ...kernels.record(world.entity, i) }));
     this.types = placed.map(({ type }) => type);
     const all = [...this.types.keys()];
@@ -105,7 +113,8 @@ export class RunSearch {
     const { frameSkip, start } = this;
     const { game } = this.planner;
     this.best = { actions, inputs };
-    [this.order, this.arrivals] = [[], []];
+    this.order = [];
+    this.arrivals = [];
     game.restore(start);
     const taken = this.goals.map(() => false);
     for (let decision = 0; decision < actions.length; decision++) {
@@ -166,7 +175,7 @@ export class RunSearch {
     return { run };
   }
 
-  /** Play orders from the start, each without the goals that earlier beams failed to reach. */
+  /** Play orders from the start, each without the goals that earlier beams failed to reach; yield the best run. */
   *draft() {
     let wanted = this.objective === "all-gold" ? this.lengths.withSwitch(this.gold) : this.worthwhile();
     for (let turn = 0; turn < DRAFTS; turn++) {
@@ -174,7 +183,7 @@ export class RunSearch {
       if (this.simulated > DRAFT_SHARE * this.budget || (turn && !order.length)) return;
       const most = this.clock(this.goldOf(order));
       const { run, reached } = this.play(order, 0, most, { width: FIRST_WIDTH, noise: 12, fill: 0.5, momentum: 4 });
-      yield;
+      yield this.run;
       if (run || !order.length) return;
       const failed = order[Math.min(reached, order.length - 1)];
       this.failures[failed] += 1;
@@ -198,6 +207,7 @@ export class RunSearch {
   /** Change the order of the best run and play it from the change, or play the same order from a random decision. */
   step() {
     const { random, lengths, objective } = this;
+    /** @type {(() => [number[], number | null])[]} */
     const moves = [() => [this.order, null]];
     if (objective !== "time") moves.push(() => this.add(), () => this.reorder());
     if (objective === "score") moves.push(() => this.drop());
@@ -293,7 +303,9 @@ const equal = (a, b) => a.length === b.length && a.every((value, i) => value ===
 /** Path lengths in px between the start, n goals and the exit; see nppsim/planner/order.py. */
 class Lengths {
   constructor(between, exitSwitch, switchTaken) {
-    Object.assign(this, { between, exitSwitch, switchTaken });
+    this.between = between;
+    this.exitSwitch = exitSwitch;
+    this.switchTaken = switchTaken;
   }
 
   /** Length of each leg of an order, including the last one to the exit. */

@@ -41,9 +41,9 @@ const DEFAULTS = { objective: "time", frameSkip: 4, budget: 5_000_000, seed: 0, 
 
 /**
  * Search for a run that finishes a level, from the spawn or from the state after ``inputs``.
- * @param {object} request - {level: a Level of level.js, inputs: bytes}, and settings as in DEFAULTS
+ * @param {Record<string, any>} request - {level: a Level of level.js, inputs: bytes}, and settings as in DEFAULTS
  * @param {(simulated: number) => void} [progress] - is called repeatedly with the frames simulated so far
- * @returns {Promise<object>} {state: "found", inputs, gold, simulated, route: positions [x, y] of the ninja, px}, without
+ * @returns {Promise<Record<string, any>>} {state: "found", inputs, gold, simulated, route: positions [x, y] of the ninja, px}, without
  *   the frames of the given inputs, or {state: "none"}, or {state: "barred"} if no path leads to an exit
  */
 export async function findRun({ level, inputs = [], ...settings }, progress = () => {}) {
@@ -53,6 +53,7 @@ export async function findRun({ level, inputs = [], ...settings }, progress = ()
   const paths = computePaths(kernels, compiled, GAME_TIME);
   const game = new Game(modules[0], compiled);
   game.play(inputs);
+  if (game.outcome !== "running") throw new Error("the run has ended there; give an earlier frame");
   const start = game.snapshot();
   const planner = new Planner(new Kernels(modules[1]), game, paths);
   const run = planner.plan({ ...settings, start }, progress);
@@ -71,10 +72,12 @@ export class Planner {
   /**
    * @param {Kernels} kernels - of the module "planner"
    * @param {Game} game - plays the level
-   * @param {object} paths - ``computePaths`` of the level, with GAME_TIME
+   * @param {any} paths - ``computePaths`` of the level, with GAME_TIME
    */
   constructor(kernels, game, paths) {
-    [this.kernels, this.game, this.world] = [kernels, game, kernels.copyIn(game.compiled.world)];
+    this.kernels = kernels;
+    this.game = game;
+    this.world = kernels.copyIn(game.compiled.world);
     const number = (bytes, Type) => new Type(bytes.buffer, bytes.byteOffset, 1)[0];
     this.reachable = number(paths.length.bytes, Float32Array) < MAX_PATH;
     this.timeLimit = number(paths.time_limit.bytes, Int32Array);
@@ -83,11 +86,12 @@ export class Planner {
 
   /**
    * Find a run; null if there is none within the budget of simulated frames.
-   * @param {object} settings - as in DEFAULTS, and start: state to plan from, as ``Game.snapshot`` returns it
+   * @param {Record<string, any>} settings - as in DEFAULTS, and start: state to plan from, as ``Game.snapshot`` returns it
    * @param {(simulated: number) => void} progress
    * @returns {PlannedRun | null}
    */
   plan(settings, progress) {
+    /** @type {any} */
     const all = { ...DEFAULTS, ...settings };
     let run = this.fastRun(all, progress);
     if (run === null || all.objective === "time") return run;
@@ -162,10 +166,10 @@ export function withGoals(kernels, sequence, goals, legs) {
 
 /** Write small integers to an array of int64. */
 function putIntegers(kernels, array, integers) {
-  const words = new Int32Array(kernels.exports.memory.buffer, array.address, 2 * integers.length);
+  const halves = new Int32Array(kernels.exports.memory.buffer, array.address, 2 * integers.length);
   integers.forEach((value, i) => {
-    words[2 * i] = value;
-    words[2 * i + 1] = value >> 31;
+    halves[2 * i] = value;
+    halves[2 * i + 1] = value >> 31;
   });
 }
 
@@ -186,15 +190,24 @@ function winningRun(actions, last, frameSkip) {
 /** Buffers and tree of one search in which all states are advanced together. */
 export class Search {
   constructor(planner, frameSkip, start, random, params, sequence, progress = () => {}) {
-    Object.assign(this, { planner, frameSkip, random, params, sequence, progress });
+    this.planner = planner;
+    this.frameSkip = frameSkip;
+    this.random = random;
+    this.progress = progress;
+    this.params = params;
+    this.sequence = sequence;
     const { kernels } = planner;
     const n = params.width * NUM_ACTIONS;
-    [this.parents, this.children] = [planner.makeStates(params.width), planner.makeStates(n)];
+    this.parents = planner.makeStates(params.width);
+    this.children = planner.makeStates(n);
     const integers = (length) => kernels.array("int64", [length]);
-    this.out = { scores: kernels.array("float64", [n]) };
-    for (const name of ["cells", "regions", "frames", "legs"]) this.out[name] = integers(n);
+    this.out = {
+      ...{ scores: kernels.array("float64", [n]), cells: integers(n), regions: integers(n) },
+      ...{ frames: integers(n), legs: integers(n) },
+    };
     this.visits = kernels.array("int32", [NUM_REGIONS]);
-    [this.lastAction, this.lasted] = [integers(params.width), integers(params.width)];
+    this.lastAction = integers(params.width);
+    this.lasted = integers(params.width);
     this.draws = kernels.array("float64", [n]);
     this.target = kernels.array("float64", [5]);
     this.visited = new Set(); // cells of all states that were in the frontier
@@ -234,8 +247,10 @@ export class Search {
     });
     this.scores = kernels.values(out.scores);
     this.cells = kernels.values(out.cells);
-    for (const name of ["regions", "frames", "legs"]) this[name] = lowWords(kernels, out[name]);
-    const { scores, cells, frames } = this;
+    this.regions = lowWords(kernels, out.regions);
+    this.legs = lowWords(kernels, out.legs);
+    const frames = lowWords(kernels, out.frames);
+    const { scores, cells } = this;
     let best = -1;
     const alive = [];
     for (let c = 0; c < n; c++) {
@@ -308,12 +323,17 @@ export function beamSearch(search, maxDecisions, budget, patience = Infinity) {
 /** Best-first search with a budget of simulated frames. */
 class BestFirst {
   constructor(planner, frameSkip, start, random, params, budget) {
-    Object.assign(this, { planner, frameSkip, random, params, budget });
+    this.planner = planner;
+    this.frameSkip = frameSkip;
+    this.random = random;
+    this.params = params;
+    this.budget = budget;
     const { kernels } = planner;
     const capacity = Math.min(OPEN_STATES, Math.floor(OPEN_BYTES / start.length));
-    [this.open, this.child] = [planner.makeStates(capacity), planner.makeStates(2)];
+    this.open = planner.makeStates(capacity);
+    this.child = planner.makeStates(2);
     kernels.bytes(this.open.rows).set(start);
-    const integers = (value = () => 0) => {
+    const integers = (value) => {
       const array = kernels.array("int64", [capacity]);
       putIntegers(kernels, array, Array.from({ length: capacity }, (_, i) => value(i)));
       return array;
@@ -321,7 +341,7 @@ class BestFirst {
     this.queue = {
       scores: kernels.array("float64", [capacity]),
       slots: integers((i) => i),
-      nodes: integers(),
+      nodes: integers(() => 0),
       actions: integers(() => -1),
       lasted: integers(() => params.min_hold),
       count: kernels.array("int64", [1]),

@@ -225,9 +225,9 @@ def test_edit_replays_rest_and_preview_changes_nothing(page):
         assert preview[2]["points"][-1] == pytest.approx(pressed.position[-1], abs=0.06)
         stored = ask(store={"label": "all"})["stored"]
         assert stored["frames"] == part["frames"] and "cannot go to frame 5000" in ask(preview=5000)["error"]
-        for request in ({"frame": -1}, {"frame": 5000, "agent": "0"}):
+        for request in ({"frame": -1, "agent": "0"}, {"frame": 5000, "agent": "0"}):
             assert "give one from 0 to" in ask(**{"continue": request})["error"]
-        for shape in (5, {"frame": "5"}, {"frame": 5, "agent": 1}):
+        for shape in (5, {"frame": 5}, {"frame": 5, "agent": 1}):
             assert "docs/lab/studio.md" in ask(**{"continue": shape})["error"]
         assert "cannot go to frame -1" in ask(edit={"frame": -1, "inputs": ""})["error"]
         assert "no agent" in ask(**{"continue": {"frame": 5, "agent": "77"}})["error"]

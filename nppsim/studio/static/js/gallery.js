@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
 import { onThemeChange } from "./pen.js";
+import { planned, storedPlan } from "./planner.js";
 import { Player } from "./player.js";
 import { Scene } from "./scene.js";
 
@@ -76,6 +77,7 @@ export async function show(root, studio, category) {
       category,
       top: 0,
     });
+  for (const card of levels) card.par ??= storedPlan(card.id)?.frames ?? null;
   if (!levels.some((card) => categoryOf(card) === chosen.category)) chosen.category = "";
   if (!levels.length) {
     root.append(
@@ -415,6 +417,7 @@ class Painter {
     this.documents = new Map();
     this.waiting = new Set();
     this.ids = new WeakMap();
+    this.work = new AbortController(); // ends the search
     this.pars = new Map(); // visible picture -> [card, found], of levels whose par time is unknown
     this.observer = new IntersectionObserver((entries) => this.see(entries), { rootMargin: "200px" });
     this.endTheme = onThemeChange(() => {
@@ -425,6 +428,7 @@ class Painter {
 
   destroy() {
     this.ended = true;
+    this.work.abort();
     this.observer.disconnect();
     this.endTheme();
     this.scene.destroy();
@@ -477,7 +481,7 @@ class Painter {
       const [picture, [card, found]] = next;
       this.pars.delete(picture);
       try {
-        card.par = (await get(`levels/${card.id}/par`)).par;
+        card.par = (await planned(card.id, "time", { signal: this.work.signal }))?.frames ?? null;
       } catch {
         break; // the level can be played nevertheless
       }

@@ -6,9 +6,10 @@
 
 import { Socket, get, opened, whileCompiling } from "./api.js";
 import { element, panel, seconds } from "./elements.js";
+import { levelOf, search } from "./planner.js";
 import { storeDialog } from "./store_dialog.js";
 import { Player, RUN_COLOURS } from "./player.js";
-import { bytes, concatenated, emptyRun } from "./recording.js";
+import { bytes, concatenated, emptyRun, text } from "./recording.js";
 import { INPUTS } from "./input_byte.js";
 import { InputCanvas } from "./input_canvas.js";
 
@@ -43,6 +44,7 @@ class InputEditor {
     this.clipboard = new Uint8Array();
     this.actionPreview = null;
     this.compared = null;
+    this.work = new AbortController(); // ends the planner's search
     this.build(root);
     this.canvas = new InputCanvas(this.place, {
       paint: (lane, from, to, down) => this.paint(INPUTS[lane].bit, from, to, down),
@@ -76,6 +78,7 @@ class InputEditor {
 
   destroy() {
     document.removeEventListener("studioback", this.back);
+    this.work.abort();
     this.socket?.close();
     this.player?.destroy();
     this.canvas.destroy();
@@ -228,15 +231,29 @@ class InputEditor {
     this.status.textContent = "plays on from here …";
     const stopPolling = whileCompiling((words) => (this.status.textContent = words));
     try {
-      const answer = await this.socket.ask({ continue: { frame, ...request } });
-      this.add(`${answer.name} from ${frame}`, concatenated(Uint8Array, inputs.subarray(0, frame), bytes(answer.inputs)));
+      const before = inputs.subarray(0, frame);
+      const answer = await (request.agent ? this.playedFrom(frame, request) : this.plannedFrom(before));
+      this.add(`${answer.name} from ${frame}`, concatenated(Uint8Array, before, answer.inputs));
     } catch (error) {
-      this.studio.failed(error);
+      if (!this.work.signal.aborted) this.studio.failed(error);
     } finally {
       stopPolling();
       button.disabled = false;
       this.refresh();
     }
+  }
+
+  /** Let an agent continue after a frame. */
+  async playedFrom(frame, request) {
+    const { inputs, name } = await this.socket.ask({ continue: { frame, ...request } });
+    return { inputs: bytes(inputs), name };
+  }
+
+  /** Let the planner continue after some inputs. */
+  async plannedFrom(inputs) {
+    const found = await search({ level: await levelOf(this.level.id), inputs }, { signal: this.work.signal });
+    if (found.state !== "found") throw new Error("the planner finds no run from here");
+    return { inputs: found.inputs, name: "planner" };
   }
 
   /** Show where each of the six actions leads from the cursor. */
@@ -508,10 +525,6 @@ function stored(id) {
     name,
     inputs: bytes(inputs),
   }));
-}
-
-function text(inputs) {
-  return btoa(Array.from(inputs, (byte) => String.fromCharCode(byte)).join(""));
 }
 
 /** Return the first place at which two arrays differ; the length of the shorter one if there is none. */

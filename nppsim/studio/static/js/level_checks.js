@@ -26,7 +26,7 @@ const COMPLETIONS = [
 
 /**
  * Check a state of the editor; return the diagnostics, the most severe first.
- * @param {object} state - see level_model.js
+ * @param {any} state - see level_model.js
  * @param {boolean} reachable - false if no path leads from the spawn over an exit switch to its exit
  * @returns {Diagnostic[]}
  */

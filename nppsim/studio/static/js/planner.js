@@ -20,22 +20,41 @@ export function storedPlan(id, objective = "time") {
   return stored && { ...stored, frames: bytes(stored.inputs).length, inputs: bytes(stored.inputs) };
 }
 
-/** Return the stored run of a level, or search for one; null if the planner finds none.  @returns {Promise<Planned | null>} */
-export async function planned(id, objective = "time", { signal, progress } = {}) {
+/**
+ * Return the stored run of a level, or search for one; null if the planner finds none.
+ * @param {string} id
+ * @param {string} objective
+ * @param {{signal?: AbortSignal, progress?: (simulated: number) => void}} [options]
+ * @returns {Promise<Planned | null>}
+ */
+export async function planned(id, objective = "time", options = {}) {
   const found = storedPlan(id, objective);
   if (found || withoutRun.has(key(id, objective))) return found;
-  const level = levelFromBytes(await getBytes(`levels/${id}/file`));
-  const { state, inputs, gold } = await search({ level, objective }, { signal, progress });
+  const { state, inputs, gold } = await search({ level: await levelOf(id), objective }, options);
   if (state === "found") localStorage.setItem(key(id, objective), JSON.stringify({ inputs: text(inputs), gold }));
   else withoutRun.add(key(id, objective));
   return storedPlan(id, objective);
 }
 
+/** Return a request of the watch socket with the inputs of the planner's run instead of {planner}. */
+export async function withInputs(id, request, options = {}) {
+  if (!request.planner) return request;
+  const objective = request.planner === true ? "time" : request.planner;
+  const plan = await planned(id, objective, options);
+  if (!plan) throw new Error("the planner found no run of this level");
+  return { label: PLANNERS[objective], inputs: text(plan.inputs) };
+}
+
+/** Load a level of the library as ``search`` takes it. */
+export async function levelOf(id) {
+  return levelFromBytes(await getBytes(`levels/${id}/file`));
+}
+
 /**
  * Search in a worker of its own.
- * @param {object} request - of nppsim/wasm/planner.js::findRun
+ * @param {Record<string, any>} request - of nppsim/wasm/planner.js::findRun
  * @param {{signal?: AbortSignal, progress?: (simulated: number) => void}} [options]
- * @returns {Promise<object>} the answer of findRun, or {state: "timeout"}; rejects with an AbortError
+ * @returns {Promise<Record<string, any>>} the answer of findRun, or {state: "timeout"}; rejects with an AbortError
  */
 export function search(request, { signal, progress = () => {} } = {}) {
   const worker = new Worker(new URL("../../../wasm/planner_worker.js", import.meta.url), { type: "module" });

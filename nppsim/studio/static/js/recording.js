@@ -144,6 +144,10 @@ export function concatenated(Kind, ...parts) {
   return whole;
 }
 
-export function bytes(text) {
-  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+export function bytes(base64) {
+  return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+}
+
+export function text(inputs) {
+  return btoa(Array.from(inputs, (byte) => String.fromCharCode(byte)).join(""));
 }
