@@ -13,6 +13,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
+from nppsim import wasm
 from nppsim._numba.progress import compilation
 from nppsim.errors import UserError
 from nppsim.pictures.schemes import stylesheet
@@ -26,6 +27,7 @@ from nppsim.studio.recordings import FILE_OF_ALL, Demonstrations, Recordings, fi
 from nppsim.studio.security import Access, Guard
 
 STATIC = Path(__file__).parent / "static"
+WASM = Path(wasm.__file__).parent
 
 
 class Studio:
@@ -206,6 +208,7 @@ routes: list[BaseRoute] = [
     Route("/", _page),
     Route("/static/colours.css", _colours),
     Mount("/static", StaticFiles(directory=STATIC)),
+    Mount("/wasm", StaticFiles(directory=WASM)),
     Route("/api/state", _state),
     Route("/api/levels", _levels),
     Route("/api/levels/{id}", _level),

@@ -207,7 +207,7 @@ export class RunSearch {
   /** Change the order of the best run and play it from the change, or play the same order from a random decision. */
   step() {
     const { random, lengths, objective } = this;
-    /** @type {(() => [number[], number | null])[]} */
+    /** @type {(() => any[])[]} */
     const moves = [() => [this.order, null]];
     if (objective !== "time") moves.push(() => this.add(), () => this.reorder());
     if (objective === "score") moves.push(() => this.drop());

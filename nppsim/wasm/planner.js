@@ -77,7 +77,7 @@ export class Planner {
   constructor(kernels, game, paths) {
     this.kernels = kernels;
     this.game = game;
-    this.world = kernels.copyIn(game.compiled.world);
+    this.world = kernels.copyIn(game.kernels.copyOut(game.world));
     const number = (bytes, Type) => new Type(bytes.buffer, bytes.byteOffset, 1)[0];
     this.reachable = number(paths.length.bytes, Float32Array) < MAX_PATH;
     this.timeLimit = number(paths.time_limit.bytes, Int32Array);

@@ -36,7 +36,7 @@ def answers(requests):
         {"level": base64.b64encode(level.to_bytes()).decode(), "inputs": inputs.tolist(), "settings": settings}
         for level, inputs, settings in requests
     ]
-    command = [NODE, ROOT / "tests" / "support" / "planner_calls.mjs", __import__("os").environ.get("WF", FOLDER)]
+    command = [NODE, ROOT / "tests" / "support" / "planner_calls.mjs", FOLDER]
     done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 

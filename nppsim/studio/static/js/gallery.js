@@ -417,7 +417,7 @@ class Painter {
     this.documents = new Map();
     this.waiting = new Set();
     this.ids = new WeakMap();
-    this.work = new AbortController(); // ends the search
+    this.ending = new AbortController(); // ends the search
     this.pars = new Map(); // visible picture -> [card, found], of levels whose par time is unknown
     this.observer = new IntersectionObserver((entries) => this.see(entries), { rootMargin: "200px" });
     this.endTheme = onThemeChange(() => {
@@ -428,7 +428,7 @@ class Painter {
 
   destroy() {
     this.ended = true;
-    this.work.abort();
+    this.ending.abort();
     this.observer.disconnect();
     this.endTheme();
     this.scene.destroy();
@@ -481,7 +481,7 @@ class Painter {
       const [picture, [card, found]] = next;
       this.pars.delete(picture);
       try {
-        card.par = (await planned(card.id, "time", { signal: this.work.signal }))?.frames ?? null;
+        card.par = (await planned(card.id, "time", { signal: this.ending.signal }))?.frames ?? null;
       } catch {
         break; // the level can be played nevertheless
       }

@@ -9,7 +9,10 @@ const MOST_RECORDS = 16_383;
 const MOST_COUNTED = 255; // exits, and death balls: the file states their number in one byte
 const DEATH_BALL = 25;
 const ON_THE_GRID = [12, 13, 14, 15, 26, 16, 20, 28]; // kinds that move on the half-cell grid
-// Kinds that the reference simulator leaves out (docs/physics.md, section 8), and how they behave here.
+/**
+ * Kinds that the reference simulator leaves out (docs/physics.md, section 8), and how they behave here.
+ * @type {[number[], string][]}
+ */
 const COMPLETIONS = [
   [[15, 12, 13, 18, 19], "behave as in N v2.0"],
   [[23], "behave partly by guess"],
@@ -113,7 +116,10 @@ function* notes(state) {
   }
 }
 
-/** Spawn, entities and switches: {name, at, touched: whether the ninja must touch it}. */
+/**
+ * Spawn, entities and switches; touched: whether the ninja must touch it.
+ * @returns {{name: string, at: [number, number], touched: boolean}[]}
+ */
 function objects({ spawn, entities }) {
   const found = spawn ? [{ name: "spawn", at: spawn, touched: true }] : [];
   for (const { kind, x, y, switch: its } of entities) {
