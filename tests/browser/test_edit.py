@@ -100,6 +100,7 @@ def test_editor_mouse_creates_saves_and_plays_level(page, studio):
         for place in places:
             page.mouse.click(*middle(page, *place))
     wait_for_status(page, "Finishable")
+    frames = int(re.search(r"\((\d+) frames\)", page.text_content("#editor-verdict"))[1])
     assert page.text_content("#editor-diagnostics") == ""
 
     page.get_by_label("Title").fill("Made by mouse")
@@ -111,7 +112,6 @@ def test_editor_mouse_creates_saves_and_plays_level(page, studio):
         entities=[(kinds.GOLD, 4 * 7 + 2, 50), (kinds.GOLD, 4 * 8 + 2, 50)],
     )  # fmt: skip
     assert (level.tiles[10:12, 2:15] == 0).all() and (level.tiles == 0).sum() == 26
-    frames = int(re.search(r"\((\d+) frames\)", page.text_content("#editor-verdict"))[1])
     assert frames == plan(level).frames
 
     page.click("text=Save as text")  # does not wait for the download, which the next page may cut short
