@@ -247,7 +247,7 @@ def test_change_of_level_ends_search(page, studio):
     until(page, lambda: len(page.workers) == 1, "a search")
     page.keyboard.press("Control+a")
     page.keyboard.press("Delete")
-    wait_for_status(page, "Not a level yet")
+    wait_for_status(page, "cannot be finished")
     until(page, lambda: not page.workers, "the end of the search")
     page.keyboard.press("Control+z")
     until(page, lambda: len(page.workers) == 1, "another search")
