@@ -81,11 +81,9 @@ def _common_flags(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Serve the studio until Ctrl-C.  Raises UserError for invalid folders and files, and for a port in use."""
     check_packages()
-    from nppsim.batch import compile_ahead
     from nppsim.levels.level import Level
     from nppsim.studio.agent_registry import AgentRegistry
     from nppsim.studio.app import Studio, create_app
-    from nppsim.studio.game import play_one_frame
     from nppsim.studio.leaderboard import FILE, Leaderboard, data_folder
     from nppsim.studio.library import Library
 
@@ -103,8 +101,6 @@ def run(arguments: argparse.Namespace) -> None:
         view = "#/run"
     access = Access(arguments.host)
     with listening(arguments.host, arguments.port) as listener:
-        compile_ahead()
-        play_one_frame()
         every = arguments.host in EVERY_ADDRESS
         loopback = "::1" if arguments.host == "::" else LOOPBACK
         address = address_of(listener, loopback if every else arguments.host, access) + view

@@ -284,9 +284,9 @@ def run_document(bank: LevelBank, inputs: np.ndarray, label: str = "", colour: s
     return head | writer.play(inputs)
 
 
-def packed_text(array: np.ndarray) -> str:
-    """Return the bytes of an array as base64 text."""
-    return base64.b64encode(array.tobytes()).decode("ascii")
+def packed_text(data: np.ndarray | bytes) -> str:
+    """Return bytes, or those of an array, as base64 text."""
+    return base64.b64encode(bytes(data)).decode("ascii")
 
 
 def input_bytes(text: Any) -> np.ndarray:

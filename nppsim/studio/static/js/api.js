@@ -31,11 +31,6 @@ export function get(path) {
   return request("GET", path);
 }
 
-/** Return the bytes at a path below /api/. */
-export async function getBytes(path) {
-  return new Uint8Array(await (await ask("GET", path)).arrayBuffer());
-}
-
 /** Poll the studio and call put(text) with the progress while it compiles, until the returned function is called. */
 export function whileCompiling(put) {
   let timer = null;
