@@ -49,7 +49,7 @@ MAX_LEVELS, MAX_EPISODES = 1000, 4000  # maximum numbers per request
 _MAX_SEED = (1 << 53) - 1  # largest integer that JavaScript represents exactly
 _LINES_PER_PART = 8
 _DIGITS = 3  # decimal places of displayed numbers
-_PLAY: dict = {
+PLAY: dict = {
     "maps": [str],
     "episodes": int,
     "seed": int,
@@ -188,7 +188,7 @@ def _with_error(documents: Generator[Document, None, None]) -> Iterator[Document
 
 
 async def _play(request: Request) -> Response:
-    message, studio = await read_message(request, _PLAY), request.app.state.studio
+    message, studio = await read_message(request, PLAY), request.app.state.studio
 
     def start() -> Iterator[Document]:
         return _with_error(messages(studio.registry.agent(request.path_params["id"]), message))
