@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim.errors import ConfigError, UserError
+from nppsim.errors import ConfigError, UserError, escaped
 
 LOCK = ".lock"
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # errors of network file systems that have no locks
@@ -239,12 +239,12 @@ def _plain(value: object) -> object:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], align: str = "") -> str:
-    """Format a Markdown table with padded columns, readable as plain text.
+    """Format a Markdown table with padded columns, readable as plain text; control characters are escaped.
 
     align: "l" (left) or "r" (right) for each column; "": first column left, all others right.
     """
     align = align or "l" + "r" * (len(header) - 1)
-    cells = [list(map(str, header)), *(list(map(str, row)) for row in rows)]
+    cells = [[escaped(str(cell)) for cell in row] for row in (header, *rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
 
     def line(row: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ import numpy as np
 from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, NUM_ACTIONS, RIGHT, SELF_DESTRUCT
 from nppsim.errors import UserError
 from nppsim.io import reading
+from nppsim.io.addresses import parse_address
 from nppsim.io.files import write_bytes
 from nppsim.levels.level import Level, LevelError, container_readers, container_suffix, is_level, mirror
 
@@ -185,7 +186,7 @@ def is_replay_set(path: str | Path) -> bool:
 
 def load_level(path: str | Path) -> Level:
     """Read the level of a replay file, or of one replay of a set (``SET.h5#7``).  Raises LevelError."""
-    if is_replay_set(path) and "#" not in Path(path).suffix:
+    if is_replay_set(path) and not parse_address(path).entry:
         raise LevelError(
             f"{path} is a set of replays, not a level; nppsim extract {path}#0 OUT writes the level of one"
         )

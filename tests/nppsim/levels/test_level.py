@@ -172,7 +172,7 @@ def test_level_invalid_arrays_raise_error(tiles, records, message):
 
 
 def test_level_long_title_raises_error():
-    with pytest.raises(LevelError, match="at most 128 ASCII"):
+    with pytest.raises(LevelError, match="at most 128 char"):
         level_of(title="x" * 129)
 
 
