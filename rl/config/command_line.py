@@ -17,7 +17,7 @@ from nppsim.io.files import check_output_folder
 from nppsim.io.reading import files_below
 from nppsim.levels import campaign
 from nppsim.levels.level_set import LevelSetError
-from nppsim.replays.playback import is_named_like_replays
+from nppsim.replays.playback import is_replay_file
 from nppsim.replays.replay import ReplayError
 from nppsim.settings import Parser, Setting, require, settings_of
 from nppsim.studio.command import check_packages
@@ -185,11 +185,11 @@ def check_prepared(config: ExperimentConfig) -> None:
                 some = folder.is_file() or any(files_below(folder, LevelSetError))
                 require(some, f"contains no levels; {_MAKE_LEVELS}", option, folder)
     for replays in config.replay_data_dir:
-        one_file = is_named_like_replays(replays) and replays.is_file()
-        advice = "is neither a folder nor a *.replay or *.h5 file; give the folder of the replays"
+        one_file = replays.is_file() and is_replay_file(replays)
+        advice = "is neither a folder nor a file of replays; give the folder of the replays"
         require(one_file or replays.is_dir(), advice, "--replay-data-dir", replays)
-        some = one_file or any(files_below(replays, ReplayError, is_named_like_replays))
-        advice = "contains no *.replay or *.h5 files; give another folder, or leave it out to train without imitation"
+        some = one_file or any(files_below(replays, ReplayError, lambda file: file.is_file() and is_replay_file(file)))
+        advice = "contains no replays (*.replay, *.h5); give another folder, or leave it out to train without imitation"
         require(some, advice, "--replay-data-dir", replays)
     config.video.check_packages()
     if config.visualize_training:
