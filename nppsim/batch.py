@@ -48,6 +48,7 @@ from nppsim.observe.stacking import NO_STACKS, Stacking, Stacks
 from nppsim.parallel.workers import usable_cores
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
 
+_KERNEL_ARRAY = ("C", "W", "A")  # contiguous, writeable, aligned; Numba would compile kernels again for other arrays
 MIN_ENVS_TO_SPREAD = 32  # with fewer environments, threads cost more than they save
 
 
@@ -283,7 +284,7 @@ class BatchSimulator:
             or actions.max() >= NUM_ACTIONS
         ):
             raise ValueError(f"actions must be int[{self.num_envs}] in 0..{NUM_ACTIONS - 1}; got {actions!r}")
-        actions = np.ascontiguousarray(actions, np.int64)
+        actions = np.require(actions, np.int64, _KERNEL_ARRAY)
         idle = restarting if asleep is None else asleep
         if idle is not None:
             actions = np.where(idle, RESTING if asleep is None else ASLEEP, actions)
@@ -311,7 +312,7 @@ class BatchSimulator:
         """
         self._turn = (self._turn + 1) % min(PROFILE_EVERY, self.num_envs)
         arguments = (
-            self._turn, actions, next_level, every_end, self.frame_skip, self.gamma, self.state, self.bank.world,
+            self._turn, actions, next_level, bool(every_end), self.frame_skip, self.gamma, self.state, self.bank.world,
             self._fields, self._static, self._out, self._views,
         )  # fmt: skip
         if not self._spread or not getattr(advance, "overloads", ()):
@@ -341,7 +342,7 @@ class BatchSimulator:
             or levels.min(initial=0) < -1
         ):
             raise ValueError(f"levels must be int[{self.num_envs}] below {len(self.bank)}; got {levels!r}")
-        return np.ascontiguousarray(levels, np.int32)
+        return np.require(levels, np.int32, _KERNEL_ARRAY)
 
     def snapshot(self, i: int | slice | np.ndarray) -> np.ndarray:
         """Return a copy of the complete state of environment i, uint8[B], or of k environments, uint8[k, B]."""
