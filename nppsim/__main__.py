@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import nppsim
 from nppsim import errors
 from nppsim.bank import LevelBank
-from nppsim.errors import ConfigError
+from nppsim.errors import ConfigError, escaped
 from nppsim.io.files import check_output_file, check_output_folder, replacing, table, write_text
+from nppsim.io.progress import progress_bar
 from nppsim.levels import campaign
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet, LevelSetError
@@ -114,7 +115,7 @@ def _levels_flags(parser: Parser) -> None:
 def _levels(arguments: argparse.Namespace) -> int:
     levels, problems = [], []
     level_set = LevelSet.at(arguments.path)
-    for i in range(len(level_set)):
+    for i in progress_bar(range(len(level_set)), "reading", unit="level"):
         try:
             levels.append(level_set[i])
         except LevelSetError as error:
@@ -122,8 +123,8 @@ def _levels(arguments: argparse.Namespace) -> int:
     if problems and not arguments.skip_bad_levels:
         raise ConfigError(f"{'; '.join(problems)}; or leave these levels out (--skip-bad-levels)")
     for problem in problems:
-        print(f"left out: {problem}", file=sys.stderr)
-    facts = level_facts(levels)
+        print(f"left out: {escaped(problem)}", file=sys.stderr)
+    facts = list(progress_bar(level_facts(levels), "searching paths", total=len(levels), unit="level"))
     if arguments.json:
         print(json.dumps(facts, indent=2))
         return 0

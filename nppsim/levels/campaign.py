@@ -32,8 +32,8 @@ from nppsim.errors import CONTROL, InputWarning
 from nppsim.io.addresses import parse_address
 from nppsim.io.reading import as_utf8, read_bytes
 from nppsim.levels import ids, kinds
-from nppsim.levels.format import RECORD_SIZE, TITLE, TYPE, LevelError, X, Y
-from nppsim.levels.level import Level, container_readers, container_suffix
+from nppsim.levels.format import RECORD_SIZE, TYPE, LevelError, X, Y
+from nppsim.levels.level import MAX_TITLE, Level, container_readers
 from nppsim.levels.stage import COLUMNS, ROWS
 
 SUFFIX = ".txt"
@@ -72,6 +72,7 @@ RECORD_BYTES = {
 _SWITCH_OF = {kinds.EXIT: kinds.EXIT_SWITCH, **kinds.SWITCH_OF_DOOR}
 _TILES = slice(4, 4 + ROWS * COLUMNS)
 _ZEROS = bytes(4)
+_SWAPPED = bytes(byte >> 4 | (byte & 15) << 4 for byte in range(256))  # each byte with its two digits exchanged
 _HEAD_BYTES = 1 << 16  # bytes in which a campaign file must have its first level
 _BEGINNING = re.compile(rb"#[0-9a-fA-F]{16}")  # "#" and first digits of a level
 _DIGITS = re.compile(rb"#(0{8}[0-9a-fA-F]{2000,})#")  # an undamaged level has at least 2,052 digits
@@ -126,7 +127,7 @@ def locate(path: str | Path) -> tuple[Path, int] | None:
     """
     address = parse_address(path)
     item = address.entry
-    if container_suffix(path) != SUFFIX or not item:
+    if not item or address.suffix == ".h5":
         return None
     if os.path.isdir(address.path):
         files = [
@@ -194,12 +195,23 @@ def level_from_line(line: bytes, name: str = "", level_id: str = "") -> Level:
     """Decode one line of a campaign file; ``name`` appears in messages.  Raises LevelError with the byte offset."""
     label = name or "campaign line"
     title, digits, offset = _parts(line, label)
-    data = _bytes_of(digits, label, offset)
-    records = _records_of(data, label)
+    try:
+        level = _level_of(_bytes_of(digits, offset))
+    except LevelError as problem:
+        raise LevelError(f"{label}: {problem}") from problem
+    return level.described(name, title[:MAX_TITLE], level_id)
+
+
+@lru_cache(maxsize=256)  # large files often repeat levels
+def _level_of(data: bytes) -> Level:
+    """Return the level of the decoded bytes of a line.  Raises LevelError without the name of the level."""
+    records = _records_of(data)
     if len(records) == 0:
-        raise LevelError(f"{label}: has no entities; expected at least the ninja's spawn")
-    tiles = np.frombuffer(data[_TILES], np.uint8).reshape(ROWS, COLUMNS)
-    return Level(tiles, records, name=name, title=title[: TITLE.stop - TITLE.start], id=level_id)
+        raise LevelError("has no entities; expected at least the ninja's spawn")
+    try:
+        return Level(np.frombuffer(data[_TILES], np.uint8).reshape(ROWS, COLUMNS), records)
+    except LevelError as problem:
+        raise LevelError(str(problem).removeprefix("level: ")) from problem
 
 
 def to_line(level: Level) -> str:
@@ -305,33 +317,32 @@ def _text(title: bytes) -> str:
     return CONTROL.sub("?", text)
 
 
-def _bytes_of(digits: bytes, label: str, offset: int) -> bytes:
+def _bytes_of(digits: bytes, offset: int) -> bytes:
     """Decode hexadecimal digits that are swapped in pairs.  offset: position of ``digits`` in the line."""
     if len(digits) % 2:
         raise LevelError(
-            f"{label}: byte {offset + len(digits)}: {len(digits)} digits, an odd number: the line is cut off or damaged"
+            f"byte {offset + len(digits)}: {len(digits)} digits, an odd number: the line is cut off or damaged"
         )
     try:
-        swapped = bytes.fromhex(digits.decode("ascii"))
+        return bytes.fromhex(digits.decode("ascii")).translate(_SWAPPED)
     except ValueError as problem:
         bad = next(i for i, c in enumerate(digits) if c not in b"0123456789abcdefABCDEF")
         found = digits[bad : bad + 1]
-        raise LevelError(f"{label}: byte {offset + bad}: {found!r} is not a hexadecimal digit") from problem
-    return bytes(byte >> 4 | (byte & 15) << 4 for byte in swapped)
+        raise LevelError(f"byte {offset + bad}: {found!r} is not a hexadecimal digit") from problem
 
 
-def _records_of(data: bytes, label: str) -> np.ndarray:
+def _records_of(data: bytes) -> np.ndarray:
     """Return the records in the order of the map layout, uint8[n, 5].  data: decoded bytes of one line."""
 
     def cut(what: str) -> LevelError:
-        return LevelError(f"{label}: the level's data end at byte {len(data)}, within {what}: the line is cut off")
+        return LevelError(f"the level's data end at byte {len(data)}, within {what}: the line is cut off")
 
     if len(data) < _TILES.stop:
         raise cut("the tiles")
     if data[: _TILES.start] != _ZEROS:
-        raise LevelError(f"{label}: the data begin with {data[:4].hex()} instead of 00000000: this is not a level")
+        raise LevelError(f"the data begin with {data[:4].hex()} instead of 00000000: this is not a level")
     offset = _TILES.stop
-    records: list[tuple[int, ...]] = []
+    blocks = []
     for kind, size in RECORD_BYTES.items():
         name = kinds.ENTITY_NAMES[kind]
         if offset + 2 > len(data):
@@ -340,30 +351,37 @@ def _records_of(data: bytes, label: str) -> np.ndarray:
         offset += 2
         if offset + count * size > len(data):
             raise cut(f"the {count} records of type {kind} ({name})")
-        rows = [tuple(data[i : i + size]) for i in range(offset, offset + count * size, size)]
+        if count:
+            rows = np.frombuffer(data, np.uint8, count * size, offset).reshape(count, size)
+            blocks.append(_in_map_layout(kind, rows))
         offset += count * size
-        records += _in_map_layout(kind, rows)
     if data[offset:] != _ZEROS:
         raise LevelError(
-            f"{label}: {len(data) - offset} bytes follow the records at byte {offset}, expected 4 zero bytes: "
+            f"{len(data) - offset} bytes follow the records at byte {offset}, expected 4 zero bytes: "
             "the counts of the records are damaged"
         )
-    return np.array(records, np.uint8).reshape(-1, RECORD_SIZE)
+    return np.concatenate(blocks) if blocks else np.empty((0, RECORD_SIZE), np.uint8)
 
 
-def _in_map_layout(kind: int, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Return records of one type as (type, x, y, orientation, mode).
+def _in_map_layout(kind: int, rows: np.ndarray) -> np.ndarray:
+    """Convert records of one type, uint8[n, size], to uint8[m, 5]: (type, x, y, orientation, mode).
 
     The record of a door's switch directly follows that of the door.  The records of all exit switches follow those of
     all exits.
     """
     if kind not in _SWITCH_OF:
-        return [((kind, *row) + (0,) * RECORD_SIZE)[:RECORD_SIZE] for row in rows]
-    doors = [((kind, *row[:-2]) + (0,) * RECORD_SIZE)[:RECORD_SIZE] for row in rows]
-    switches = [(_SWITCH_OF[kind], *row[-2:], 0, 0) for row in rows]
+        return _with_type(kind, rows)
+    doors, switches = _with_type(kind, rows[:, :-2]), _with_type(_SWITCH_OF[kind], rows[:, -2:])
     if kind == kinds.EXIT:
-        return doors + switches
-    return [record for pair in zip(doors, switches, strict=True) for record in pair]
+        return np.concatenate([doors, switches])
+    return np.stack([doors, switches], axis=1).reshape(-1, RECORD_SIZE)
+
+
+def _with_type(kind: int, fields: np.ndarray) -> np.ndarray:
+    records = np.zeros((len(fields), RECORD_SIZE), np.uint8)
+    records[:, TYPE] = kind
+    records[:, 1 : 1 + fields.shape[1]] = fields
+    return records
 
 
 container_readers[SUFFIX] = load_level

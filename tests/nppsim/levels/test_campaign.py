@@ -1,6 +1,7 @@
 """Campaign files: lines, addresses, damaged files, level sets."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from nppsim.generate import generate
 from nppsim.levels import campaign, kinds
 from nppsim.levels.level import Level, LevelError
 from nppsim.levels.level_set import LevelSet, LevelSetError
+from nppsim.report.listing import level_facts
 
 from places import SHARED
 
@@ -290,6 +292,20 @@ def generate_file(path, title):
     level, _ = generate("simple", 1)
     Level(level.tiles, level.records, title=title).save(path)
     return path
+
+
+def test_levels_command_many_lines_is_fast(tmp_path, capsys):
+    main(["levels", str(generate_file(tmp_path / "a.map", "compiles"))])
+    (tmp_path / "many.txt").write_text("\n".join(LINES * 2000))
+    begin = time.process_time()
+    assert main(["levels", str(tmp_path / "many.txt")]) == 0
+    assert time.process_time() - begin < 4, "0.4 ms per line"
+    assert "4000 levels: 4000 exact" in capsys.readouterr().out
+
+
+def test_level_facts_of_many_levels_are_those_of_single_ones():
+    levels = [generate("simple", seed)[0] for seed in range(4)] * 60
+    assert list(level_facts(levels)) == [next(level_facts([level])) for level in levels]
 
 
 def test_to_line_title_with_line_end_warns():
