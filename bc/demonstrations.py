@@ -231,7 +231,7 @@ def find_replays(where: Paths) -> tuple[ReplayFile, ...]:
 
 def _find_replays(path: Path) -> tuple[ReplayFile, ...]:
     if not (path.is_dir() or (path.is_file() and is_replay_file(path))):
-        raise DemonstrationError(f"{path}: neither a folder nor a file of replays (*.replay, *.h5)")
+        raise DemonstrationError(f"{path}: neither a folder nor a *.replay or *.h5 file")
     folder = path if path.is_dir() else path.parent
     try:
         files = find_files([path])

@@ -48,7 +48,6 @@ from nppsim.observe.stacking import NO_STACKS, Stacking, Stacks
 from nppsim.parallel.workers import usable_cores
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
 
-_KERNEL_ARRAY = ("C", "W", "A")  # contiguous, writeable, aligned; Numba would compile kernels again for other arrays
 MIN_ENVS_TO_SPREAD = 32  # with fewer environments, threads cost more than they save
 
 
@@ -284,7 +283,7 @@ class BatchSimulator:
             or actions.max() >= NUM_ACTIONS
         ):
             raise ValueError(f"actions must be int[{self.num_envs}] in 0..{NUM_ACTIONS - 1}; got {actions!r}")
-        actions = np.require(actions, np.int64, _KERNEL_ARRAY)
+        actions = np.require(actions, np.int64, ["C", "W", "A"])  # Numba would compile again for other arrays
         idle = restarting if asleep is None else asleep
         if idle is not None:
             actions = np.where(idle, RESTING if asleep is None else ASLEEP, actions)
@@ -342,7 +341,7 @@ class BatchSimulator:
             or levels.min(initial=0) < -1
         ):
             raise ValueError(f"levels must be int[{self.num_envs}] below {len(self.bank)}; got {levels!r}")
-        return np.require(levels, np.int32, _KERNEL_ARRAY)
+        return np.require(levels, np.int32, ["C", "W", "A"])
 
     def snapshot(self, i: int | slice | np.ndarray) -> np.ndarray:
         """Return a copy of the complete state of environment i, uint8[B], or of k environments, uint8[k, B]."""

@@ -137,7 +137,7 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
                 warn_of_skipped(path, {file.relative_to(path).as_posix(): "not a replay" for file in others})
         if not found:
             raise ReplayError(
-                f"{path}: no replays (*.replay, *.h5, attract files) in it or its sub-folders; check the path"
+                f"{path}: no *.replay or *.h5 files in it or its sub-folders, and no attract files; check the path"
             )
         files += found
     return files

@@ -213,7 +213,7 @@ def test_analyse_held_out_level_is_leak(folder, capsys, image):
     ("arguments", "message"),
     [
         (["missing"], "missing: neither a folder"),
-        (["{folder}/empty"], r"no replays"),
+        (["{folder}/empty"], r"no *.replay or *.h5 files"),
         (["{folder}/lost"], "none of 1 replays can be used"),
         (["{folder}/replays", "--levels", "missing"], "missing does not exist"),
         (["{folder}/replays", "--held-out", "{folder}/empty"], "holds no levels"),

@@ -62,7 +62,7 @@ def test_find_replays_broken_index_raises_error(tmp_path, index, message):
 
 
 def test_find_replays_empty_folder_raises_error(tmp_path):
-    with pytest.raises(DemonstrationError, match=r"no replays"):
+    with pytest.raises(DemonstrationError, match=r"no \*\.replay or \*\.h5 files"):
         find_replays(tmp_path)
     for other in (tmp_path / "missing", tmp_path / "a.map"):
         with pytest.raises(DemonstrationError, match=f"{other.name}: neither a folder"):

@@ -318,7 +318,7 @@ def test_main_with_baseline_of_other_settings_returns_4(stored, tmp_path, capsys
         (["--baseline", "no/such/file"], "give a file written with --output"),
         (["--threshold", "0.2"], "no effect without --baseline"),
         (["--actions", "recorded", "--density", "0.1"], "no effect with --actions recorded"),
-        (["--actions", "recorded", "--replays", "docs"], "no replays"),
+        (["--actions", "recorded", "--replays", "docs"], "no *.replay or *.h5 files"),
         (["--density", "1.5"], "density 1.5"),
         (["--report", "docs", "--phase", "x"], "no effect with --report"),
         (["--report", "docs"], "no benchmark results"),

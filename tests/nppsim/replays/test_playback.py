@@ -174,7 +174,7 @@ def test_load_replay_in_folder_with_number_sign(tmp_path, name):
 
 def test_find_files_without_replays_raises_error(tmp_path, capsys):
     assert main(["replays", str(tmp_path)]) == 2
-    assert "no replays (*.replay, *.h5, attract files) in it" in capsys.readouterr().err
+    assert "no *.replay or *.h5 files in it" in capsys.readouterr().err
 
 
 def test_shared_recordings_play_back_as_recorded():
