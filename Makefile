@@ -18,7 +18,8 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test kernels test-bounds test-generic wasm test-wasm coverage mutation fuzz chaos docs lint format bench clean
+.PHONY: help setup train test kernels test-bounds test-generic wasm test-wasm coverage mutation fuzz chaos docs lint lint-javascript \
+	format bench clean
 
 PYTHON := .venv/bin/python
 SIMULATOR := .venv/installed-simulator
@@ -90,10 +91,19 @@ chaos: $(EVERYTHING)
 docs: $(EVERYTHING)
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
-lint: $(EVERYTHING)
+lint: $(EVERYTHING) lint-javascript
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
+
+ifeq ($(shell command -v npm),)
+lint-javascript:
+	@echo "npm is not installed: the JavaScript is not checked"
+else
+lint-javascript: node_modules/.package-lock.json
+	node_modules/.bin/eslint .
+	node_modules/.bin/tsc --project jsconfig.json
+endif
 
 format: $(EVERYTHING)
 	$(PYTHON) -m ruff check --fix .
@@ -102,9 +112,12 @@ format: $(EVERYTHING)
 bench: $(TRAINING)
 	$(PYTHON) -m nppsim bench --baseline benchmarks/results/bench.json
 
+node_modules/.package-lock.json: package.json package-lock.json
+	npm ci --no-audit --no-fund
+
 # Remove the environment, builds and caches, but not results in experiments/.
 clean:
-	rm -rf .venv build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv node_modules build *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(PYTHON):

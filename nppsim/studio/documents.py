@@ -53,6 +53,7 @@ run part: frames added to a run in progress
 """
 
 import base64
+import binascii
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -141,8 +142,8 @@ def _entities(level: Level, geometry: LevelGeometry) -> list[Document]:
         entity: Document = {"kind": kinds.ENTITY_NAMES[kind], "type": kind, "x": x, "y": y}
         entity |= {"orientation": record[ORIENTATION], "mode": record[MODE]}
         if kind in kinds.DOORS:
-            entity["door"] = geometry.entity_shape[i].tolist()
-        if (partner := int(geometry.entity_partner[i])) >= 0:
+            entity["door"] = [float(geometry.world.entity[i][name]) for name in ("x1", "y1", "x2", "y2")]
+        if (partner := int(geometry.world.entity[i]["partner"])) >= 0:
             entity["switch" if kind == kinds.EXIT else "exit"] = partner
         entities.append(entity)
     return entities
@@ -283,9 +284,20 @@ def run_document(bank: LevelBank, inputs: np.ndarray, label: str = "", colour: s
     return head | writer.play(inputs)
 
 
-def packed_text(array: np.ndarray) -> str:
-    """Return the bytes of an array as base64 text."""
-    return base64.b64encode(array.tobytes()).decode("ascii")
+def packed_text(data: np.ndarray | bytes) -> str:
+    """Return bytes, or those of an array, as base64 text."""
+    return base64.b64encode(bytes(data)).decode("ascii")
+
+
+def input_bytes(text: Any) -> np.ndarray:
+    """Decode base64 text into input bytes, uint8[frames]."""
+    try:
+        inputs = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise StudioError(f"inputs must be base64 ({error})") from error
+    if inputs.max(initial=0) > 15:
+        raise StudioError("each byte of inputs must be 0 to 15")
+    return inputs
 
 
 def _rounded(looks: dict[int, list[float]]) -> dict[int, list[float]]:

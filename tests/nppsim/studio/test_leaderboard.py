@@ -1,14 +1,10 @@
 """Leaderboard: best runs per level and player, stored on disk."""
 
-import numpy as np
 import pytest
 
-from nppsim import simulate
 from nppsim.errors import ConfigError
 from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import AGENT, PERSON, Leaderboard
-
-from worlds import straight
 
 
 def test_best_lists_fastest_and_highest_score_per_player(tmp_path):
@@ -41,19 +37,3 @@ def test_leaderboard_damaged_file_raises_error(tmp_path):
             StudioError, match="board.sqlite3: .*malformed.*; make room on its disk, or move the file away"
         ):
             use("level")
-
-
-def test_won_run_enters_under_player_name(page):
-    frames = simulate(straight(), np.full(600, 2, np.uint8)).frames
-    with page.client, page.socket() as socket:
-
-        def ask(**message):
-            socket.send_json(message)
-            return socket.receive_json()
-
-        ask(start=straight().fingerprint)
-        assert "has not won" in ask(score={"name": "Ann"})["error"]
-        ask(step=[2] * frames)
-        best = ask(score={"name": "Ann"})["best"]
-    assert [(run["kind"], run["name"], run["frames"]) for run in best["time"]] == [(PERSON, "Ann", frames)]
-    assert page.get(f"levels/{straight().fingerprint}/best").json() == best

@@ -120,7 +120,7 @@ export async function opened(view, ...choice) {
 export class Socket {
   constructor(path) {
     this.waiting = []; // unanswered requests, in order
-    this.onclose = this.onmessage = () => {};
+    this.onclose = this.onmessage = (_) => {};
     const query = new URLSearchParams({ token });
     this.socket = new WebSocket(`ws://${location.host}/ws/${path}?${query}`);
     this.opened = new Promise((resolve, reject) => {
@@ -154,10 +154,10 @@ export class Socket {
   }
 
   receive(message) {
-    const request = this.waiting.shift();
-    if (!request) this.onmessage(message);
-    else if ("error" in message) request.reject(new ApiError(message.error, 400));
-    else request.resolve(message);
+    const asked = this.waiting.shift();
+    if (!asked) this.onmessage(message);
+    else if ("error" in message) asked.reject(new ApiError(message.error, 400));
+    else asked.resolve(message);
   }
 
   close() {

@@ -73,9 +73,10 @@ async function showView() {
   const number = ++shown;
   endView?.();
   endView = null;
-  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close(); // dialogs of the previous view
+  const dialogs = /** @type {NodeListOf<HTMLDialogElement>} */ (document.querySelectorAll("dialog[open]"));
+  for (const dialog of dialogs) dialog.close(); // of the previous view
   for (const link of document.querySelectorAll("#tabs a")) {
-    if (link.dataset.view === (wanted.tab ?? wanted.name)) link.setAttribute("aria-current", "page");
+    if (link.getAttribute("data-view") === (wanted.tab ?? wanted.name)) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   document.title = `${wanted.title} · nppsim studio`;
@@ -190,7 +191,7 @@ function newAddress(box, words) {
   return new Promise((resolve) => {
     field.addEventListener("change", () => {
       useAddress(field.value);
-      resolve();
+      resolve(null);
     });
   });
 }

@@ -12,9 +12,11 @@ const [LEFT, RIGHT, TOP, BOTTOM] = [44, 8, 8, 18]; // margins, px
 export class Chart {
   /** pick: called with the x under the pressed pointer.  axis: whether to label the x axis. */
   constructor(canvas, { pick = null, axis = true } = {}) {
-    [this.canvas, this.axis] = [canvas, axis];
+    this.canvas = canvas;
+    this.axis = axis;
     this.shown = { lines: [], marks: [] };
-    [this.cursor, this.pointed] = [null, null];
+    this.cursor = null;
+    this.pointed = null;
     this.observer = new ResizeObserver(() => this.draw());
     this.observer.observe(canvas);
     this.endTheme = onThemeChange(() => this.draw());

@@ -37,7 +37,10 @@ export function score(frames, gold, levels = 1) {
 /** Statistics of live play: gaps between drawn frames, and latency from an input to its state. */
 export class Pacing {
   constructor() {
-    [this.gaps, this.even, this.worst, this.before] = [0, 0, 0, null];
+    this.gaps = 0;
+    this.even = 0;
+    this.worst = 0;
+    this.before = null;
     this.latencies = [];
   }
 

@@ -57,16 +57,16 @@ export class Controls {
     this.down = new Map(); // action -> set of sources that hold it: key codes, touch and pad buttons
     this.tapped = new Set(); // actions pressed since the last sample
     this.padDown = new Set();
-    this.listeners = [
-      [window, "keydown", (event) => this.keyDown(event)],
-      [window, "keyup", (event) => this.release(event.code)],
-      [window, "blur", () => this.down.clear()],
-    ];
-    this.listeners.forEach(([target, name, listener]) => target.addEventListener(name, listener));
+    this.listeners = Object.entries({
+      keydown: (event) => this.keyDown(event),
+      keyup: (event) => this.release(event.code),
+      blur: () => this.down.clear(),
+    });
+    this.listeners.forEach(([name, listener]) => addEventListener(name, listener));
   }
 
   destroy() {
-    this.listeners.forEach(([target, name, listener]) => target.removeEventListener(name, listener));
+    this.listeners.forEach(([name, listener]) => removeEventListener(name, listener));
   }
 
   holds(action) {

@@ -13,7 +13,13 @@ export class Deaths {
   /** heat: called with the positions of the deaths on this level, or null.  name: function that returns a level's
    *  name. */
   constructor({ socket, level, agents, heat, name }) {
-    [this.socket, this.level, this.heat, this.name] = [socket, level, heat, name];
+    this.socket = socket;
+    this.level = level;
+    this.heat = heat;
+    this.name = name;
+    this.endings = [];
+    this.levels = [];
+    this.total = 0;
     this.agent = element(
       "select",
       { "aria-label": "Agent" },

@@ -77,7 +77,7 @@ export async function show(view, studio, id) {
   const say = ({ detail }) => {
     here.textContent = detail;
   };
-  const key = (event) => press(event, commands, editor);
+  const key = (event) => press(event, commands);
   editor.addEventListener("change", update);
   editor.addEventListener("announce", say);
   addEventListener("keydown", key);
@@ -96,8 +96,8 @@ export async function show(view, studio, id) {
 /** Return an Editor with the level from before a reload, or with the unsaved level of a closed tab, or with an empty
  *  level. */
 function restored() {
-  const stored = sessionStorage.getItem(STORED) ?? localStorage.getItem(STORED);
-  const editor = new Editor(new History(stored ? stateOf(JSON.parse(stored)) : emptyState()));
+  const draft = sessionStorage.getItem(STORED) ?? localStorage.getItem(STORED);
+  const editor = new Editor(new History(draft ? stateOf(JSON.parse(draft)) : emptyState()));
   editor.history.saved = emptyState();
   addEventListener("pagehide", () => {
     const text = JSON.stringify(draftOf(editor.state));
@@ -116,8 +116,17 @@ async function load(editor, studio, id) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Commands: {keys, title: text of a button above the canvas, words: text of a button in the panel, hint, run, enabled}
+/** @typedef {object} Command
+ * @property {string[]} [keys]
+ * @property {string} [title] - text of a button above the canvas
+ * @property {string} [words] - text of a button in the panel
+ * @property {string} [hint]
+ * @property {() => void} run
+ * @property {() => boolean} [enabled]
+ * @property {boolean} [follow] - whether the view follows the cursor
+ * @property {boolean} [main] */
 
+/** @returns {Command[]} */
 function commandsOf(editor, drawn, studio) {
   const add = async () => {
     const { state } = editor;
@@ -137,7 +146,8 @@ function commandsOf(editor, drawn, studio) {
     keys: ["VBFAE"[i]],
     run: () => editor.choose(tool),
   }));
-  return [
+  /** @type {Command[]} */
+  const commands = [
     ...tools,
     { keys: ["Ctrl+Z"], title: "↶", hint: "Undo", run: () => editor.undo(), enabled: () => editor.history.canUndo },
     {
@@ -188,7 +198,8 @@ function commandsOf(editor, drawn, studio) {
     { words: "Save in a folder …", run: guarded(() => saveInFolder(editor, studio)) },
     { words: "Edit another …", run: guarded(() => chooseLevel(studio)) },
     { words: "New level", run: () => studio.go("#/edit/new") },
-  ].map((command) => ({
+  ];
+  return commands.map((command) => ({
     ...command,
     run: () => {
       command.run();
@@ -204,7 +215,7 @@ function nextKind(editor, by) {
   );
 }
 
-function press(event, commands, editor) {
+function press(event, commands) {
   if (event.altKey || document.querySelector("dialog[open]")) return;
   const name = event.key.length === 1 ? event.key.toUpperCase() : event.key;
   const shifted = event.shiftKey && /^[A-Z]$/.test(name);

@@ -35,7 +35,8 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], Arrow
 
 export class EditorCanvas {
   constructor(canvas, editor) {
-    [this.canvas, this.editor] = [canvas, editor];
+    this.canvas = canvas;
+    this.editor = editor;
     this.scene = new Scene(canvas);
     this.scene.fit("stage");
     this.grid = true;
@@ -128,6 +129,7 @@ export class EditorCanvas {
     c.setLineDash([]);
   }
 
+  /** @type {(pen: Pen, box: number[], colour: string, line: number, filled: boolean) => void} */
   #frame(pen, [x, y, width, height], colour, line, filled) {
     const c = pen.context;
     c.strokeStyle = c.fillStyle = colour;

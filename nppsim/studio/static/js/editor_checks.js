@@ -151,9 +151,9 @@ class Checks {
       this.ended = false;
       this.socket = new Socket("edit");
       this.socket.onmessage = (answer) => this.#receive(answer);
-      this.socket.onclose = ({ message }) => {
+      this.socket.onclose = (error) => {
         this.ended = true;
-        this.listener.failed(message);
+        this.listener.failed(error.message);
       };
     }
     this.socket.send({ ...message, number });

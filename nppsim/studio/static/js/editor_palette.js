@@ -132,7 +132,7 @@ export function showProperties(panel, editor) {
         ? `Selected: ${region.width} × ${region.height} tiles`
         : `Tool: ${describeTool(editor)}`;
     const isEntity = part ? part.part === "body" : editor.tool === "entity";
-    const kind = (isEntity && KINDS.get(chosen().kind)) || {};
+    const kind = isEntity ? (KINDS.get(chosen().kind) ?? null) : null;
     for (const one of [x, y]) one.label.hidden = !part;
     remove.hidden = !part;
     if (part) {
@@ -141,11 +141,11 @@ export function showProperties(panel, editor) {
       y.show(py);
     }
     turns.show(
-      kind.turns?.map((turn) => [turn, TURN_NAMES[turn]]),
+      kind?.turns?.map((turn) => [turn, TURN_NAMES[turn]]),
       chosen().orientation,
     );
     modes.show(
-      kind.modes?.map((mode, i) => [i, mode]),
+      kind?.modes?.map((mode, i) => [i, mode]),
       chosen().mode,
     );
     note.textContent = noteOn(editor, kind);
@@ -164,7 +164,7 @@ function noteOn(editor, kind) {
   if (editor.part) return "";
   if (editor.region) return "Copy, cut, paste, mirror, fill and remove act on the region.";
   if (editor.pending) return "Now place its switch; Escape cancels.";
-  return editor.tool === "entity" && kind.switch ? "First place the entity, then its switch." : "";
+  return editor.tool === "entity" && kind?.switch ? "First place the entity, then its switch." : "";
 }
 
 // An input field that shows a number of steps in tiles.

@@ -38,7 +38,9 @@ import { NUM_TILES } from "./tiles.js";
 const REACH = 2; // distance in steps within which a part is selected
 const BY_TILES = new Set(["tile", "fill", "erase", "pick"]); // tools whose cursor moves by tiles
 
+/** @type {(at: number[]) => number[]} */
 export const tileOf = ([x, y]) => [Math.floor(x / STEPS_PER_TILE) - 1, Math.floor(y / STEPS_PER_TILE) - 1];
+/** @type {(tile: number[]) => number[]} */
 const middleOf = ([column, row]) => [STEPS_PER_TILE * (column + 1) + 2, STEPS_PER_TILE * (row + 1) + 2];
 
 export class Editor extends EventTarget {
@@ -201,10 +203,10 @@ export class Editor extends EventTarget {
   }
 
   #goTo(at) {
-    const place = BY_TILES.has(this.tool) ? middleOf(tileOf(at)) : at;
-    this.cursor = this.#inStage(place);
+    this.cursor = this.#inStage(BY_TILES.has(this.tool) ? middleOf(tileOf(at)) : at);
   }
 
+  /** @type {(at: number[]) => number[]} */
   #inStage([x, y]) {
     if (!BY_TILES.has(this.tool)) return clampPlace([x, y]);
     const [column, row] = tileOf([x, y]);
@@ -217,6 +219,7 @@ export class Editor extends EventTarget {
     this.history.apply(drawLine(this.state, from, tile, id));
   }
 
+  /** @type {(tile: number[]) => void} */
   #fill([column, row]) {
     this.history.apply(flood(this.state, column, row, this.tile));
   }
@@ -296,7 +299,8 @@ export class Editor extends EventTarget {
     return `${this.inTiles(this.cursor)}: ${part ? `${describe(this.state, part)}, ` : ""}${tile}`;
   }
 
-  // Format a position in tiles, as level texts do.
+  /** Format a position in tiles, as level texts do.
+   *  @type {(at: number[]) => string} */
   inTiles([x, y]) {
     return `${x / STEPS_PER_TILE}, ${y / STEPS_PER_TILE}`;
   }

@@ -26,6 +26,7 @@ function mine(pen, entity, look) {
   }
 }
 
+/** @type {(middle: number[], points: number, outer: number, inner: number) => number[][]} */
 function star([x, y], points, outer, inner) {
   return Array.from({ length: points }, (_, i) => {
     const [angle, radius] = [(2 * Math.PI * i) / points, i % 2 ? inner : outer];

@@ -1,9 +1,12 @@
 /* The gallery of levels with search, filters and sorting.  Pictures are drawn when they become visible. */
 
 import { get } from "./api.js";
+import { runDocument } from "./documents.js";
 import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
+import { loadLevel } from "./engine.js";
 import { onThemeChange } from "./pen.js";
 import { Player } from "./player.js";
+import { bytes } from "./recording.js";
 import { Scene } from "./scene.js";
 
 const PAGE = 120; // cards created at a time
@@ -95,8 +98,8 @@ export async function show(root, studio, category) {
     return undefined;
   }
   chosen.order ??= film ? "variety" : "as in the folder"; // the film's level is one of those shipped with nppsim
-  const level = film && (await get(`levels/${film.level}`));
-  const gallery = new Gallery(root, studio, levels, problems, await success(studio), film && { run: film, level });
+  const level = film && (await loadLevel(film.level));
+  const gallery = new Gallery(root, studio, levels, problems, await success(studio), film && { run: runDocument(level, bytes(film.inputs), film.label), level });
   return () => gallery.destroy();
 }
 
@@ -118,7 +121,9 @@ async function success(studio) {
 class Gallery {
   /** film: {run, level} that is played above the levels, or null. */
   constructor(root, studio, levels, problems, runs, film) {
-    [this.studio, this.levels, this.runs] = [studio, levels, runs];
+    this.studio = studio;
+    this.levels = levels;
+    this.runs = runs;
     this.shown = [];
     this.painter = new Painter();
     this.cards = element("ul", { class: "cards" });
@@ -413,7 +418,7 @@ class Painter {
     this.documents = new Map();
     this.waiting = new Set();
     this.ids = new WeakMap();
-    this.pars = new Map(); // visible picture -> [card, show], of levels whose par time is unknown
+    this.pars = new Map(); // visible picture -> [card, found], of levels whose par time is unknown
     this.observer = new IntersectionObserver((entries) => this.see(entries), { rootMargin: "200px" });
     this.endTheme = onThemeChange(() => {
       for (const picture of document.querySelectorAll(".cards canvas[data-drawn]"))
@@ -434,9 +439,9 @@ class Painter {
     this.observer.observe(picture);
   }
 
-  /** Find the par time of a level while its picture is visible; then call show(). */
-  findPar(picture, card, show) {
-    this.pars.set(picture, [card, show]);
+  /** Find the par time of a level while its picture is visible; then call found(). */
+  findPar(picture, card, found) {
+    this.pars.set(picture, [card, found]);
   }
 
   see(entries) {
@@ -457,7 +462,7 @@ class Painter {
       this.waiting.delete(picture);
       const id = this.ids.get(picture);
       try {
-        if (!this.documents.has(id)) this.documents.set(id, await get(`levels/${id}`));
+        if (!this.documents.has(id)) this.documents.set(id, await loadLevel(id));
       } catch (error) {
         picture.title = error.message;
         continue; // its card stays without a picture
@@ -472,14 +477,14 @@ class Painter {
     if (this.searching) return;
     this.searching = true;
     for (let next = this.unknown(); next && !this.ended; next = this.unknown()) {
-      const [picture, [card, show]] = next;
+      const [picture, [card, found]] = next;
       this.pars.delete(picture);
       try {
         card.par = (await get(`levels/${card.id}/par`)).par;
       } catch {
         break; // the level can be played nevertheless
       }
-      show();
+      found();
     }
     this.searching = false;
   }

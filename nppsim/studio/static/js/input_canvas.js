@@ -15,15 +15,13 @@ export class InputCanvas {
   /** on: {paint(lane, from, to, down), select(from, to), move(to), seek(frame)}; frames are numbered from 0. */
   constructor(root, on) {
     this.on = on;
-    [this.width, this.first, this.inputs, this.cursor, this.selection, this.played, this.ended] = [
-      12,
-      0,
-      new Uint8Array(),
-      0,
-      null,
-      0,
-      false,
-    ];
+    this.width = 12;
+    this.first = 0;
+    this.inputs = new Uint8Array();
+    this.cursor = 0;
+    this.selection = null;
+    this.played = 0;
+    this.ended = false;
     this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-label": "Keys per frame" });
     root.append(this.canvas);
     this.observer = new ResizeObserver(() => this.draw());

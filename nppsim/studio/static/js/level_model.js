@@ -29,8 +29,10 @@ const DRONE_MODES = [
   "wanders, counter-clockwise",
 ];
 
-// Kinds of entities.  turns: distinct orientations; modes: names of the modes; switch: type of its switch; leftOut:
-// true for a kind that the simulator does not create.
+/** Kinds of entities.  turns: distinct orientations; modes: names of the modes; switch: type of its switch; leftOut:
+ *  true for a kind that the simulator does not create.
+ *  @typedef {{name: string, turns?: number[], modes?: string[], switch?: number, leftOut?: boolean}} Kind */
+/** @type {Map<number, Kind>} */
 export const KINDS = new Map([
   [NINJA, { name: "ninja" }],
   [EXIT, { name: "exit door", switch: 4 }],
@@ -155,6 +157,7 @@ export function flood(state, column, row, tile) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Entities.  A part is a selectable object: {index, part: "body" | "switch"}, or {index: -1, part: "spawn"}.
 
+/** @type {(at: number[]) => number[]} */
 export function clampPlace([x, y]) {
   return [Math.min(Math.max(Math.round(x), 0), STEPS_X), Math.min(Math.max(Math.round(y), 0), STEPS_Y)];
 }
@@ -207,7 +210,8 @@ export function partsOf(state) {
   return parts;
 }
 
-// Return the nearest part within `reach` steps of a position (the topmost of equally near ones), or null.
+/** Return the nearest part within `reach` steps of a position (the topmost of equally near ones), or null.
+ *  @type {(state: any, at: number[], reach: number) => any} */
 export function partAt(state, [x, y], reach) {
   let best = null,
     least = reach;

@@ -44,7 +44,10 @@ function running(stride) {
 /** Computes the ninja's look for each frame of a run. */
 export class Gait {
   constructor() {
-    [this.facing, this.stride, this.tilt, this.pose] = [1, 0, 0, POSES[STANDING]];
+    this.facing = 1;
+    this.stride = 0;
+    this.tilt = 0;
+    this.pose = POSES[STANDING];
   }
 
   /** Return the look after the next frame.  The arguments are n and i (input byte) of its frame document. */

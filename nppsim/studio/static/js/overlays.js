@@ -4,7 +4,7 @@ import { bytes } from "./recording.js";
 
 const CELL = 12; // px, cell size of surroundings and of the lattice
 const LATTICE = [89, 51]; // lattice points along x and y
-const [WALL, STEP_PX] = [65534, 1.2]; // path lengths: first value without a path, px per step
+const WALL = 65534; // first path length without a path
 const PLANES = ["steel", "red", "blue"]; // colours of solid, deadly and one-way cells
 const SPEED_FRAMES = 8; // length of a hazard's velocity line, frames of motion
 const HOLD = 0; // index of the continuation that repeats the action
@@ -156,6 +156,7 @@ function steepest(field, x, y) {
   return points;
 }
 
+/** @type {(pen: import("./pen.js").Pen, at: number[], colour: string) => void} */
 function cross(pen, [x, y], colour) {
   pen.line(
     [

@@ -41,7 +41,8 @@ export function onThemeChange(listener) {
   };
 }
 
-/** Rotate points around the origin by an angle (radians, clockwise on screen), then move the origin to a centre. */
+/** Rotate points around the origin by an angle (radians, clockwise on screen), then move the origin to a centre.
+ *  @type {(points: number[][], angle: number, centre: number[]) => number[][]} */
 export function turned(points, angle, [x, y]) {
   const [c, s] = [Math.cos(angle), Math.sin(angle)];
   return points.map(([a, b]) => [x + c * a - s * b, y + s * a + c * b]);
@@ -55,6 +56,7 @@ export class Pen {
     context.lineCap = context.lineJoin = "round";
   }
 
+  /** @type {(centre: number[], radius: number, fill: string) => void} */
   disc([x, y], radius, fill) {
     const c = this.context;
     c.beginPath();

@@ -25,8 +25,13 @@ export class Player {
   constructor(root, { level, runs = [] }) {
     this.level = level;
     this.runs = []; // [{recording, colour, chip, end}]
-    [this.frame, this.rate, this.playing, this.main] = [0, 1, false, 0];
-    [this.overlay, this.growing, this.repeats] = [() => ({}), false, false];
+    this.frame = 0;
+    this.rate = 1;
+    this.playing = false;
+    this.main = 0;
+    this.overlay = (_) => ({});
+    this.growing = false;
+    this.repeats = false;
     this.build(root);
     this.scene = new Scene(this.canvas);
     this.scene.setLevel(level);
@@ -322,11 +327,14 @@ export class Player {
   }
 }
 
+/** @type {(places: number[][]) => [number, number]} */
 function middle(places) {
-  return [0, 1].map((axis) => places.reduce((sum, place) => sum + place[axis], 0) / places.length);
+  const mean = (axis) => places.reduce((sum, place) => sum + place[axis], 0) / places.length;
+  return [mean(0), mean(1)];
 }
 
-/** Return the distance of the first two positions, px. */
+/** Return the distance of the first two positions, px.
+ *  @type {(places: number[][]) => number} */
 function spread([[ax, ay], [bx, by]]) {
   return Math.max(Math.hypot(ax - bx, ay - by), 1);
 }

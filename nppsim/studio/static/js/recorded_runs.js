@@ -2,6 +2,7 @@
 
 import { Socket, get, whileCompiling } from "./api.js";
 import { element, seconds } from "./elements.js";
+import { loadRun } from "./engine.js";
 import { RUN_COLOURS } from "./player.js";
 import { Recording, emptyRun } from "./recording.js";
 
@@ -27,9 +28,13 @@ export function storeBest(id, history) {
 export class RecordedRuns {
   /** on: {changed(), takeOver(history), preview(recording or null, frame)}. */
   constructor(root, level, studio, on) {
-    [this.root, this.level, this.studio, this.on] = [root, level, studio, on];
+    this.root = root;
+    this.level = level;
+    this.studio = studio;
+    this.on = on;
     this.sources = []; // [{key, label, fetch, recording, shown}]
     this.wantsBest = true;
+    this.slider = element("div");
   }
 
   /** Return the looks of the shown runs at a frame. */
@@ -50,7 +55,7 @@ export class RecordedRuns {
           key: `${path}/${one.number}`,
           label: one.label,
           frames: one.frames,
-          fetch: async () => new Recording(await get(`${path}/${one.number}/run`), this.level),
+          fetch: async () => new Recording(await loadRun(`${path}/${one.number}/run`, this.level), this.level),
         }));
     const recorded = [...of(recordings, "recordings").reverse(), ...of(replays, "replays")].slice(0, MOST);
     const played = this.sources.filter(({ request }) => request?.agent);
@@ -102,7 +107,6 @@ export class RecordedRuns {
         ),
       );
     }
-    this.slider ??= element("div");
     const agents = element("button", {
       type: "button",
       class: "quiet small",

@@ -21,10 +21,12 @@ export class Recording {
     this.track = new Int16Array(bytes(run.track).buffer);
     this.start = run.start;
     this.world = new World({ ...level, start: run.start });
-    this.stored = new Map([[0, [[...this.world.looks], 0]]]); // frame -> [looks, number of changes applied]
-    [this.at, this.taken] = [0, 0];
+    this.stored = new Map([[0, { looks: [...this.world.looks], taken: 0 }]]); // taken: number of changes applied
+    this.at = 0;
+    this.taken = 0;
     this.gait = new Gait();
-    [this.looks, this.points] = [[], []];
+    this.looks = [];
+    this.points = [];
     this.computeLooks();
   }
 
@@ -100,7 +102,7 @@ export class Recording {
     let key = wanted - (wanted % KEY_FRAMES);
     while (!this.stored.has(key)) key -= KEY_FRAMES;
     if (wanted > this.at && key < this.at) return;
-    const [looks, taken] = this.stored.get(key);
+    const { looks, taken } = this.stored.get(key);
     [this.at, this.taken, this.world.looks] = [key, taken, [...looks]];
     this.world.version += 1;
   }
@@ -111,7 +113,7 @@ export class Recording {
       const [, index, ...values] = this.changes[this.taken];
       this.world.change(index, values);
     }
-    if (this.at % KEY_FRAMES === 0) this.stored.set(this.at, [[...this.world.looks], this.taken]);
+    if (this.at % KEY_FRAMES === 0) this.stored.set(this.at, { looks: [...this.world.looks], taken: this.taken });
   }
 
   row(frame) {
@@ -142,6 +144,13 @@ export function concatenated(Kind, ...parts) {
   return whole;
 }
 
-export function bytes(text) {
-  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+/** Return the bytes of base64 text; typed arrays are returned unchanged. */
+export function bytes(base64) {
+  if (typeof base64 !== "string") return base64;
+  return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+}
+
+/** Return bytes as base64 text. */
+export function text(inputs) {
+  return btoa(Array.from(inputs, (byte) => String.fromCharCode(byte)).join(""));
 }

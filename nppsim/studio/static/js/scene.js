@@ -199,7 +199,7 @@ export class Scene {
 
   /** Discard the cached pictures. */
   forget() {
-    this.tilesDrawn = this.stillDrawn = null;
+    this.tilesDrawn = this.stillDrawn = this.stillWorld = null;
   }
 
   /** Set the transformation of a context to level coordinates. */

@@ -4,7 +4,7 @@ import { download, post } from "./api.js";
 import { element, seconds } from "./elements.js";
 
 /** Show the dialog for the run of a LiveGame; resolves when it is closed. */
-export function storeDialog(game, level, studio) {
+export function storeDialog(game) {
   const { o, f } = game.frame;
   const field = element("input", {
     type: "text",
@@ -105,7 +105,7 @@ export function storeDialog(game, level, studio) {
   return new Promise((resolve) =>
     dialog.addEventListener("close", () => {
       dialog.remove();
-      resolve();
+      resolve(null);
     }),
   );
 }

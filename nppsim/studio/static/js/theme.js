@@ -27,7 +27,7 @@ export function themeSwitch(button) {
 /** Fill a select element with the colour schemes of colours.css (nppsim/pictures/schemes.py). */
 export function coloursSwitch(select) {
   const sheet = [...document.styleSheets].find(({ href }) => href?.endsWith("/colours.css"));
-  const names = [...sheet.cssRules].map(({ selectorText }) => /"(\w+)"/.exec(selectorText)[1]);
+  const names = [...sheet.cssRules].map(({ cssText }) => /"(\w+)"/.exec(cssText)[1]);
   const stored = localStorage.getItem(COLOURS);
   const chosen = names.includes(stored) ? stored : names[0];
   select.append(...names.map((name) => new Option(name, name, false, name === chosen)));

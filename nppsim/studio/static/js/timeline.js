@@ -14,7 +14,9 @@ export class Timeline {
     this.canvas = element("canvas");
     this.head = element("i");
     root.replaceChildren(this.canvas, this.head);
-    [this.runs, this.parted, this.frame] = [[], [], 0];
+    this.runs = [];
+    this.parted = [];
+    this.frame = 0;
     this.observer = new ResizeObserver(() => this.draw());
     this.observer.observe(root);
     this.endTheme = onThemeChange(() => this.draw());

@@ -22,17 +22,19 @@ export class Watching {
   /** root: element for the player.  panels: panels of decisions, or null.  changed: called when a run begins, ends or
    *  fails.
    *  differs: called with the message on the difference between two runs. */
-  constructor(root, level, { socket, failed, panels = null, changed = () => {}, differs = () => {} }) {
-    [this.level, this.socket, this.failed, this.panels, this.changed, this.differs] = [
-      level,
-      socket,
-      failed,
-      panels,
-      changed,
-      differs,
-    ];
-    [this.root, this.player, this.heat] = [root, null, null];
-    [this.requests, this.number] = [[], 0];
+  constructor(root, level, { socket, failed, panels = null, changed = () => {}, differs = (_) => {} }) {
+    this.level = level;
+    this.socket = socket;
+    this.failed = failed;
+    this.panels = panels;
+    this.changed = changed;
+    this.differs = differs;
+    this.root = root;
+    this.player = null;
+    this.heat = null;
+    this.requests = [];
+    this.paths = new Map();
+    this.number = 0;
   }
 
   show(requests) {
@@ -148,13 +150,13 @@ export class Watching {
     if (!decision || !this.panels) return;
     const { recording } = this.player.runs[one.index];
     if (this.panels.chosen.has("hazards") && "hazards" in decision.s) {
-      draw.hazards(pen, recording.points[decision.f], decision.s, one.log.layout, decision);
+      draw.hazards(pen, recording.points[decision.f], decision.s, one.log.layout);
     }
     for (let i = decision.index; i >= 0; i--) {
-      const { f, r } = one.log.decisions[i];
+      const { r } = one.log.decisions[i];
       const end = one.log.decisions[i + 1]?.f ?? recording.frames;
       if (frame - end > REWARD_FRAMES) break;
-      if (frame >= end) this.drawRewards(pen, recording.points[end], r, (frame - end) / REWARD_FRAMES, f);
+      if (frame >= end) this.drawRewards(pen, recording.points[end], r, (frame - end) / REWARD_FRAMES);
     }
   }
 
