@@ -205,7 +205,7 @@ async def _differences(request: Request) -> JSONResponse:
         runs = [Replay(level, input_bytes(inputs), name="a run") for inputs in message["inputs"]]
         if len(runs) != 2:
             raise StudioError("give the inputs of two runs")
-        return asdict(compare_replays(*runs)[0])
+        return asdict(compare_replays(runs[0], runs[1])[0])
 
     return JSONResponse(await to_thread.run_sync(compare, limiter=request.app.state.studio.limiter))
 
