@@ -25,10 +25,11 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.physics import outcomes
 from nppsim.reward import GAMMA, PATH_SHAPING, RewardConfig
-from rl.config.evaluation import PATIENCE, EvaluationConfig
+from rl.config.evaluation import EvaluationConfig
 from rl.evaluation.levels import Pairs, read_pairs
 from rl.evaluation.results import EpisodeRecord
-from rl.policy.backtracking import HORIZON, with_backtracking
+from rl.policy.backtracking import with_backtracking
+from rl.policy.constants import HORIZON, PATIENCE
 from rl.policy.player import player_of
 
 

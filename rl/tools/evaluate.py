@@ -36,8 +36,9 @@ from rl.evaluation.levels import Pairs, read_pairs
 from rl.evaluation.results import ALL, EpisodeRecord, LevelWins, Stats, by_category_and_support, format_table
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
-from rl.policy.backtracking import HORIZON, MAX_HORIZON
+from rl.policy.backtracking import MAX_HORIZON
 from rl.policy.checkpoint import load_policy
+from rl.policy.constants import HORIZON
 from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import PickledPolicy
 from rl.policy.policy import NppPolicy
