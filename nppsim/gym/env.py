@@ -309,7 +309,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
             raise ValueError(
                 f"render_mode is {render_mode!r}; expected None or 'rgb_array'; only gymnasium.make accepts 'human'"
             )
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "frame_skip": frame_skip, "observations": observations, "reward": reward, "gamma": gamma, "threads": 1,
             "profile": profile, "stacking": stacking,
         }  # fmt: skip
