@@ -67,10 +67,8 @@ def run(
 ) -> Path:
     """Run or resume an experiment; return its folder.
 
-    log: receives messages, which are also written to log.txt.
+    log, on_metrics, callbacks: as in ``train``; messages are also written to log.txt.
     ranks: processes that train together; all call this function, and rank 0 writes the files and messages.
-    on_metrics: receives (decisions, metrics by tag) once per update of PPO, for one training after another.
-    callbacks: callbacks of Stable-Baselines3 for PPO, in one training after another.
     Raises UserErrors for invalid input before training.  A KeyboardInterrupt names the flag that resumes the experiment.
     """
     check_packages()

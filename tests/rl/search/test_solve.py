@@ -117,9 +117,9 @@ def test_wider_beam_finishes_where_the_agent_dies():
 
 def test_sampled_episodes_find_a_run():
     search, budget = search_on(EASY, untrained(favourite=RIGHT)), FrameBudget(300_000)
-    winning_run = search.episodes(8, 2, budget)
+    winning_run = search.episodes(8, 3, budget)
     check_finishes(EASY, PlannedRun(winning_run.actions, winning_run.inputs, len(winning_run.inputs), 0))
-    again = search_on(EASY, untrained(favourite=RIGHT)).episodes(8, 2, FrameBudget(300_000))
+    again = search_on(EASY, untrained(favourite=RIGHT)).episodes(8, 3, FrameBudget(300_000))
     assert again.inputs.tobytes() == winning_run.inputs.tobytes()
     assert budget.simulated == 4 * search.evaluated >= len(winning_run.inputs)
 
