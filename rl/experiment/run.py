@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import hardware
 from nppsim.errors import ConfigError
@@ -23,7 +22,7 @@ from rl.config.files import config_from_dict
 from rl.config.resume import CONFIG, FINISHED_FILE, changes, check_levels, other_levels, stored_metadata
 from rl.curriculum import make_sampler
 from rl.distributed.ranks import SINGLE_PROCESS, RanksError, SingleProcess
-from rl.experiment.data import Data, audit_rewards, load_data, load_demonstrations
+from rl.experiment.data import Data, audit_rewards, check_demonstrations, load_data
 from rl.experiment.distill import load_teacher
 from rl.experiment.plan import planner
 from rl.experiment.record import (
@@ -185,12 +184,11 @@ def dry_run(config: ExperimentConfig, log: Log = print) -> None:
     machine, data = hardware.detect(), load_data(config, log)
     plans = check_sizes(config, data, machine, initial_agent(config))
     begin_record(config, datetime.now(), machine, data, log)
-    with TemporaryDirectory() as cache:
-        elsewhere = replace(config, output_dir=Path(cache))
-        for name, plan in plans.items():
-            log(f"\n{name}\n{plan}")
-            if "with_pretrain" in config.conditions:
-                load_demonstrations(elsewhere, data, get_architecture(name).observations, config.seeds[0], log)
+    for name, plan in plans.items():
+        log(f"\n{name}\n{plan}")
+    if "with_pretrain" in config.conditions:
+        networks = [get_architecture(name).observations for name in config.networks]
+        check_demonstrations(config, data, max(networks, key=len), log)
     log(
         f"dry run: {len(data.train)} training, {len(data.dev)} dev and {len(data.test)} test levels; nothing was written"
     )
