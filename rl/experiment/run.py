@@ -14,6 +14,7 @@ from pathlib import Path
 import hardware
 from nppsim.errors import ConfigError
 from nppsim.io.files import locked, new_folder, write_text
+from nppsim.io.reading import read_json
 from nppsim.measure.intervals import wilson
 from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
@@ -44,6 +45,7 @@ from rl.experiment.setup import TrainingSetup, check_initial_agent, folder_of, l
 from rl.experiment.stages import run_stages
 from rl.experiment.viewer import studio_process
 from rl.log import ExperimentLog, Log, warn
+from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
 from rl.ppo.logs import OnMetrics
@@ -165,7 +167,7 @@ def _discard(message: str) -> None:
 
 
 def check_finished(config: ExperimentConfig, folder: Path) -> None:
-    """Raise ResumeError if results or agents of an experiment with a summary are missing."""
+    """Raise ResumeError or CheckpointError if results or agents of an experiment with a summary are missing or damaged."""
     trainings = [
         folder_of(config, folder, name, condition, seed)
         for name in config.networks
@@ -176,6 +178,13 @@ def check_finished(config: ExperimentConfig, folder: Path) -> None:
     if missing := [path.relative_to(folder).as_posix() for path in wanted if not path.is_file()]:
         advice = f"restore them, or remove {SUMMARY} to make them again from the checkpoints"
         raise ResumeError(f"{folder}: {SUMMARY} marks it as finished, but {', '.join(missing)} are missing; {advice}")
+    for path in wanted:
+        if path.name == AGENT:
+            checkpoint.load(path)
+        else:
+            read_json(
+                path, ResumeError, f"restore it, or remove it and {SUMMARY} to make it again from the checkpoints"
+            )
 
 
 def dry_run(config: ExperimentConfig, log: Log = print) -> None:
