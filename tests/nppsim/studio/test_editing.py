@@ -1,4 +1,4 @@
-"""Server side of the editor: drafts, files, and checks over the socket."""
+"""Server side of the editor: drafts, files, and episodes of agents over the socket."""
 
 import json
 from dataclasses import replace
@@ -7,8 +7,6 @@ import pytest
 
 from nppsim.levels.level import Level
 from nppsim.studio import editing
-from nppsim.studio.agent_registry import AgentRegistry
-from nppsim.studio.agents import EpisodeEnd
 from nppsim.studio.app import Studio
 from nppsim.studio.drafts import draft_of
 from nppsim.studio.errors import StudioError
@@ -91,59 +89,3 @@ def test_save_name_cannot_leave_folder(folder_page, name):
     assert "not a valid name" in page.post("edit/save", wish(name=name), 400)["error"]
     assert "no such folder" in page.post("edit/save", wish(folder=1), 400)["error"]
     assert [file.name for file in plain.iterdir()] == ["one.map"]
-
-
-def test_check_draft_then_search(page):
-    with page.client, page.socket("edit") as socket:
-
-        def ask(message):
-            socket.send_text(json.dumps(message))
-            return socket.receive_json()
-
-        assert "spawn" in ask({"check": {**DRAFT, "spawn": None}, "number": 1})["diagnostics"][0]["text"]
-        assert ask({"check": {}, "number": 2}) == {
-            "error": "draft is not a level draft: title, tiles, spawn, entities missing", "number": 2,
-        }  # fmt: skip
-        assert "check missing" in ask({"number": 3})["error"]
-        assert "no agent" in ask({"evaluate": DRAFT, "agent": "77", "number": 4})["error"]
-        assert ask({"check": DRAFT, "number": 5}) == {"diagnostics": [], "number": 5}
-        assert socket.receive_json() == {"search": {"state": "starting"}, "number": 5}
-        found = socket.receive_json()
-        assert (found["number"], found["search"]["state"]) == (5, "found")
-        assert len(found["search"]["route"]) == found["search"]["par"] + 1
-        (checker,) = page.studio.editors
-        process = checker.planner.process
-        assert process.is_alive()
-    assert not page.studio.editors and not process.is_alive()  # a closed tab leaves nothing behind
-
-
-class Runner:
-    """An agent, and its plug-in, that finishes every other try."""
-
-    name, facts = "runner", {}
-
-    def page_policy(self, path):
-        return None
-
-    def load_agent(self, path):
-        return self
-
-    def evaluate(self, levels, episodes, *, seed=0, deterministic=False):
-        assert levels == [corridor()]
-        for number in range(episodes):
-            yield EpisodeEnd(0, "won" if number % 2 else "died", 60, 0.0, 0.0)
-
-
-def test_agent_tries_draft(page, tmp_path):
-    page.studio.registry = AgentRegistry([tmp_path / "agent"], find=Runner)
-    with page.client, page.socket("edit") as socket:
-        socket.send_text(json.dumps({"evaluate": DRAFT, "agent": "0", "number": 1}))
-        expected = [socket.receive_json()["evaluated"] for _ in range(8)]
-    assert expected[0] == {"wins": 4, "episodes": 8, "of": 64}
-    assert expected[-1] == {"wins": 32, "episodes": 64, "of": 64}
-
-
-def test_number_of_editors_is_bounded(page, monkeypatch):
-    monkeypatch.setattr(editing, "MAX_EDITORS", 0)
-    with page.client, page.socket("edit") as socket:
-        assert socket.receive()["code"] == 1013

@@ -1,12 +1,16 @@
-/* Checks of the edited level by the server: diagnostics, the planner's search, and episodes of an agent. */
+/* Checks of the edited level: diagnostics, the planner's search, and episodes of an agent. */
 
-import { Socket, get, whileCompiling } from "./api.js";
+import { levelFromDraft } from "../../../wasm/level.js";
+import { play } from "./agents.js";
+import { get } from "./api.js";
 import { element, seconds } from "./elements.js";
+import { diagnostics } from "./level_checks.js";
 import { draftOf } from "./level_model.js";
+import { search } from "./planner.js";
 
 const PAUSE_MS = 500; // time without a change after which the level is checked
+const EPISODES = 64; // that an agent plays
 const SEARCHES = {
-  starting: "The planner is starting …",
   searching: "The planner is looking for a run …",
   barred: "It cannot be finished in this state.",
   none: "Unknown: the planner has found no run. A person still may.",
@@ -34,35 +38,26 @@ export function showChecks(panel, editor, canvas, studio) {
     list,
     element("div", { class: "bar" }, choice, button, status),
   );
-  let stopPolling = () => {}; // ends messages on compilation
   const checks = new Checks({
-    found(diagnostics) {
+    found(found) {
       list.replaceChildren(
-        ...diagnostics.map((one) => element("li", { class: one.severity }, sentence(one, editor, canvas))),
+        ...found.map((one) => element("li", { class: one.severity }, sentence(one, editor, canvas))),
       );
-      stopPolling();
       canvas.show({
-        marks: diagnostics.filter(({ severity, at }) => at && severity !== "note").map(({ at }) => at),
+        marks: found.filter(({ severity, at }) => at && severity !== "note").map(({ at }) => at),
         route: null,
       });
-      if (diagnostics.some(({ severity }) => severity === "error")) showVerdict("Not a level yet.", "bad");
-      else showVerdict("Checking …", "muted");
+      if (found.some(({ severity }) => severity === "error")) showVerdict("Not a level yet.", "bad");
     },
-    searched(search) {
-      stopPolling();
-      if (search.state === "starting") stopPolling = whileCompiling((text) => showVerdict(text, "muted"));
-      if (search.state === "found") {
-        canvas.show({ route: search.route });
-        showVerdict(`Finishable: the planner needs ${seconds(search.par)} (${search.par} frames).`, "good");
+    searched({ state, inputs, route }) {
+      if (state === "found") {
+        canvas.show({ route });
+        showVerdict(`Finishable: the planner needs ${seconds(inputs.length)} (${inputs.length} frames).`, "good");
       } else {
-        showVerdict(
-          search.why ?? SEARCHES[search.state],
-          ["starting", "searching"].includes(search.state) ? "muted" : "warn",
-        );
+        showVerdict(SEARCHES[state], state === "searching" ? "muted" : "warn");
       }
     },
     failed(message) {
-      stopPolling();
       status.textContent = "";
       showVerdict(message, "bad");
     },
@@ -79,18 +74,24 @@ export function showChecks(panel, editor, canvas, studio) {
     status.textContent = `${wins} of ${episodes}${episodes < of ? " so far" : ""} finished (${share} %)`;
   }
 
-  // Load the agents only on demand, since it takes seconds.
+  let agents = [];
+
+  // Load the agents only on demand, since it may take seconds.
   async function evaluateAgent() {
     if (!choice.options.length) {
       status.textContent = "Loading the agents …";
-      const { agents, why_none: why } = await get("agents");
+      const { agents: found, why_none: why } = await get("agents");
+      agents = found;
       choice.replaceChildren(...agents.map(({ id, name }) => element("option", { value: id, text: name })));
       choice.hidden = agents.length < 2;
       if (why) status.textContent = why;
     }
     if (!choice.options.length) return;
     status.textContent = `${choice.selectedOptions[0].text} plays …`;
-    checks.evaluate(editor.state, choice.value);
+    await checks.evaluate(
+      editor.state,
+      agents.find(({ id }) => id === choice.value),
+    );
   }
 
   const change = () => {
@@ -105,7 +106,6 @@ export function showChecks(panel, editor, canvas, studio) {
   return () => {
     editor.history.removeEventListener("change", change);
     document.removeEventListener("studioback", back);
-    stopPolling();
     checks.close();
   };
 }
@@ -126,50 +126,58 @@ function sentence({ text, at }, editor, canvas) {
   });
 }
 
-/* Sends the latest level to the server when the author pauses, and ignores answers about earlier levels. */
+/* Checks the latest level when the author pauses; a change ends the work on earlier ones. */
 class Checks {
   constructor(listener) {
     this.listener = listener;
-    this.number = 0;
     this.timer = 0;
-    this.socket = null;
+    this.work = new AbortController();
+    this.playing = new AbortController();
   }
 
   later(state, pause = PAUSE_MS) {
-    clearTimeout(this.timer);
-    this.number += 1; // answers to earlier messages are ignored from now on
-    this.timer = setTimeout(() => this.#send({ check: draftOf(state) }), pause);
+    this.close();
+    this.timer = setTimeout(() => this.#check(state), pause);
   }
 
-  evaluate(state, agent) {
-    this.#send({ evaluate: draftOf(state), agent });
-  }
-
-  #send(message) {
-    const { number } = this;
-    if (!this.socket || this.ended) {
-      this.ended = false;
-      this.socket = new Socket("edit");
-      this.socket.onmessage = (answer) => this.#receive(answer);
-      this.socket.onclose = (error) => {
-        this.ended = true;
-        this.listener.failed(error.message);
-      };
+  async #check(state) {
+    const { signal } = this.work;
+    const found = diagnostics(state);
+    this.listener.found(found);
+    if (found.some(({ severity }) => severity === "error")) return;
+    this.listener.searched({ state: "searching" });
+    try {
+      const answer = await search({ level: levelFromDraft(draftOf(state)) }, { signal });
+      if (answer.state === "barred") this.listener.found(diagnostics(state, false));
+      this.listener.searched(answer);
+    } catch (error) {
+      if (!signal.aborted) this.listener.failed(error.message);
     }
-    this.socket.send({ ...message, number });
   }
 
-  #receive({ number, diagnostics, search, evaluated, error }) {
-    if (number !== this.number) return;
-    if (error) this.listener.failed(error);
-    if (diagnostics) this.listener.found(diagnostics);
-    if (search) this.listener.searched(search);
-    if (evaluated) this.listener.evaluated(evaluated);
+  /** Let an agent play the level; a new call or a change ends the earlier one. */
+  async evaluate(state, agent) {
+    this.playing.abort();
+    this.playing = new AbortController();
+    const { signal } = this.playing;
+    const request = { levels: [levelFromDraft(draftOf(state))], episodes: EPISODES, endingsOnly: true };
+    let [wins, episodes] = [0, 0];
+    try {
+      for await (const { ending } of play(agent, request, signal)) {
+        if (!ending) continue;
+        episodes += 1;
+        if (ending[1] === "won") wins += 1;
+        this.listener.evaluated({ wins, episodes, of: EPISODES });
+      }
+    } catch (error) {
+      if (!signal.aborted) this.listener.failed(error.message);
+    }
   }
 
   close() {
     clearTimeout(this.timer);
-    this.number = -1;
-    this.socket?.close();
+    this.work.abort();
+    this.work = new AbortController();
+    this.playing.abort();
   }
 }
