@@ -424,14 +424,11 @@ def evaluate(training: Training) -> None:
     """
     setup, pretrained = training.setup, training.pretrained
     evaluation = setup.config.evaluation
-    imitated = distilled = None
-    if pretrained:
-        imitated = load_pretrained(setup.folder, training.plan.device, setup.config.frame_skip)
-        distilled = pretrained if pretrained.distillation_s else None
+    imitated = load_pretrained(setup.folder, training.plan.device, setup.config.frame_skip) if pretrained else None
     policies: dict[str, Policy | None] = {
         "random": RandomPolicy(),
-        "bc": imitated and imitated.policy,
-        "distilled": distilled and distilled.policy,
+        "bc": imitated.policy if imitated else None,
+        "distilled": pretrained.policy if pretrained and pretrained.distillation_s else None,
         "ppo": training.agent.policy,
     }
     played: dict[str, list[EpisodeRecord]] = {method: [] for method in policies}
