@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import threading
-from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -12,11 +11,9 @@ import numpy as np
 
 from nppsim import paths
 from nppsim._numba.decorators import allocating_entry
-from nppsim.compile import LevelGeometry, compile_level
-from nppsim.levels import kinds
+from nppsim.compile import LevelGeometry, World, compile_level
 from nppsim.levels.level import Level
 from nppsim.paths import MAX_PATH
-from nppsim.physics.evil_ninjas import FOLLOW_FRAMES, TRAIL_SLACK
 from nppsim.physics.grid import GRID_SIZE
 from nppsim.physics.lasers import place_lasers
 from nppsim.physics.rules import DEFAULT_RULES, Rules
@@ -27,58 +24,7 @@ TIME_LIMIT_PER_PX = 2.0  # additional frames per px of path; a straight run at t
 MAX_TIME_LIMIT = 6000  # frames, maximum time limit of a level
 GAME_TIME = 5400  # frames; the game gives the player 90 s
 
-# One level.  ``*_first`` and ``*_end`` are its first row, and the row after its last, in arrays that all levels share.
-LEVEL_DTYPE = np.dtype(
-    [
-        ("spawn_x", "f8"), ("spawn_y", "f8"),  # px
-        ("segment_first", "i8"),
-        ("entity_first", "i8"), ("entity_end", "i8"),
-        ("items_first", "i8"),  # entities registered in cells
-        ("exits_first", "i8"), ("exits_end", "i8"),  # exits and their switches
-        ("doors_first", "i8"), ("doors_end", "i8"),  # regular doors
-        ("switches_first", "i8"), ("switches_end", "i8"),  # doors with a switch: locked and trap doors
-        ("boosts_first", "i8"), ("boosts_end", "i8"),  # boost pads
-        ("toggles_first", "i8"), ("toggles_end", "i8"),  # toggle mines
-        ("mover_first", "i8"), ("mover_end", "i8"),  # exits and moving entities
-        ("first_moving", "i8"),  # number of exits, which come first among the movers
-        ("moves", "u1"),  # 1 if there are boost pads, or movers other than exits
-        ("grid", "i8"),  # row in ``World.grid``, if any entity needs the half-cell grid
-        ("registrations", "i4"),  # number of entities registered in cells at the start
-        ("ball_count", "i4"),  # number of death balls stated in the level file
-        ("toggle_mines", "u1"),  # 1 if there are toggle mines
-        ("pads", "u1"), ("one_ways", "u1"),  # 1 if there are launch pads; 1 if there are one-ways
-        ("blocks", "u1"),  # 1 if there are bounce blocks, thwumps or shove thwumps
-        ("rules", "u1"),  # bits of ``physics.rules``
-        ("trail", "i4"),  # number of past positions of the ninja that a state stores; 0 without evil ninjas
-    ],
-    align=True,
-)  # fmt: skip
-# One entity at its position in the level.  ENTITY_DTYPE has the fields that change during an episode; those with the
-# names ``active``, ``state`` and ``closed`` begin an episode with the values here.
-PLACED_DTYPE = np.dtype(
-    [
-        ("x", "f8"), ("y", "f8"),  # px; for doors with a switch, the position of the switch
-        ("x1", "f8"), ("y1", "f8"), ("x2", "f8"), ("y2", "f8"),  # segment of a door; normal (x1, y1) of pads and one-ways
-        ("order", "i4"),  # position in the level file; entities are registered in cells in this order
-        ("type", "i2"),
-        ("partner", "i2"),  # index of an exit's switch or a switch's exit, counted from the level's first entity; else -1
-        ("mover", "i2"),  # index counted from the level's first mover; else -1
-        ("edge", "i2"),  # doors: code of the edges that they block, see ``half_cell_grid``; else -1
-        ("active", "u1"), ("state", "u1"), ("closed", "u1"),
-    ],
-    align=True,
-)  # fmt: skip
-# Constant arrays of the physics kernels.  Their number is small, because each array of a tuple costs nanoseconds at
-# every call that Numba does not inline: an empty call took 145 ns with 27 arrays, 41 ns with 9.
-World = namedtuple(
-    "World",
-    "level entity mover "  # LEVEL_DTYPE[L], PLACED_DTYPE[E], MOVER_DTYPE[M] (initial values)
-    "segments cell_start near "  # SEGMENT_DTYPE[S], int32[L, 1101], uint8[L, 1100]; see ``LevelGeometry``
-    "entity_cell_start entity_items "  # int32[L, 1101], int16[I, 4]
-    "grid",  # uint8[G, 9078], half-cell edges of the levels that need them
-)
-
-
+_ENTITY_RANGES = ("entity", "exits", "doors", "switches", "boosts", "toggles")  # fields of LEVEL_DTYPE: *_first, *_end
 _SEARCHING = threading.Lock()  # several threads may share a bank; only one computes its path fields
 
 
@@ -132,10 +78,10 @@ class LevelBank:
             raise ValueError("a bank needs at least one level")
         self.compiled = [known.get(level) or compile_level(level, completions) for level in self.levels]
         self.max_entities = max(1, *(len(c.entity_type) for c in self.compiled))
-        self.max_movers = max(1, *(len(c.movers) for c in self.compiled))
+        self.max_movers = max(1, *(len(c.world.mover) for c in self.compiled))
         self.stage = np.stack([c.stage for c in self.compiled])
-        self.max_trail = max(1, *(_trail(c.entity_type) for c in self.compiled))
-        self.world = _world(self.compiled, self.levels, rules)
+        self.world = _world(self.compiled, rules)
+        self.max_trail = max(1, int(self.world.level["trail"].max()))
         _rows, (entities,) = allocate(1, [(ENTITY_DTYPE, (self.max_entities,))])
         place_lasers(self.world, entities[0])
         self._paths: LevelPaths | None = None
@@ -180,84 +126,30 @@ class LevelBank:
         return bool((doors | exits).any())
 
 
-def _world(compiled: list[LevelGeometry], levels: list[Level], rules: Rules) -> World:
-    def each(field):
-        return [getattr(c, field) for c in compiled]
-
-    return World(
-        level=_level_records(compiled, levels, rules),
-        entity=_entity_records(compiled),
-        mover=np.concatenate(each("movers")),
-        segments=np.concatenate(each("segments")),
-        cell_start=np.stack(each("cell_start")),
-        near=np.stack(each("near")),
-        entity_cell_start=np.stack(each("entity_cell_start")),
-        entity_items=np.concatenate(each("entity_items")),
-        grid=np.stack([grid for grid in each("grid") if len(grid)] or [np.zeros(GRID_SIZE, np.uint8)]),
-    )
-
-
-def _trail(entity_type: np.ndarray) -> int:
-    """Number of past positions of the ninja to store on a level with these entities."""
-    evil = int(np.count_nonzero(entity_type == kinds.EVIL_NINJA))
-    return evil * FOLLOW_FRAMES + TRAIL_SLACK if evil else 0
-
-
-def _level_records(compiled: list[LevelGeometry], levels: list[Level], rules: Rules) -> np.ndarray:
-    records = np.zeros(len(compiled), LEVEL_DTYPE)
+def _world(compiled: list[LevelGeometry], rules: Rules) -> World:
+    parts = World(*zip(*(c.world for c in compiled), strict=True))
+    world = World(*map(_joined, parts))
+    records = world.level
     records["rules"] = rules.bits
-    records["spawn_x"], records["spawn_y"] = np.array([c.spawn for c in compiled]).T
-    for name, field in (
-        ("segment_first", "segments"),
-        ("entity_first", "entity_type"),
-        ("items_first", "entity_items"),
-        ("mover_first", "movers"),
+    for part, fields in (
+        (parts.segments, ["segment_first"]),
+        (parts.entity_items, ["items_first"]),
+        (parts.mover, ["mover_first", "mover_end"]),
+        (parts.entity, [f"{name}_{end}" for name in _ENTITY_RANGES for end in ("first", "end")]),
+        (parts.grid, ["grid"]),
     ):
-        lengths = [len(getattr(c, field)) for c in compiled]
-        records[name] = np.cumsum([0, *lengths[:-1]])
-    records["entity_end"] = records["entity_first"] + [len(c.entity_type) for c in compiled]
-    records["mover_end"] = records["mover_first"] + [len(c.movers) for c in compiled]
-    records["trail"] = [_trail(c.entity_type) for c in compiled]
-    records["registrations"] = [len(c.entity_type) for c in compiled]
-    records["ball_count"] = [level.ball_count for level in levels]
-    uses_grid = np.array([len(c.grid) > 0 for c in compiled])
-    records["grid"] = np.where(uses_grid, np.cumsum(uses_grid) - 1, 0)
-
-    # Entities are in type order.  Exit switches follow their exits, so they count as exits.
-    counts = np.array([np.bincount(c.entity_type, minlength=len(kinds.ENTITY_NAMES)) for c in compiled])
-    records["first_moving"] = counts[:, kinds.EXIT]
-    records["moves"] = [len(c.movers) for c in compiled] > counts[:, kinds.EXIT]
-    records["moves"] |= counts[:, kinds.BOOST_PAD] > 0
-    records["toggle_mines"] = counts[:, kinds.TOGGLE_MINE] > 0
-    records["pads"] = counts[:, kinds.LAUNCH_PAD] > 0
-    records["one_ways"] = counts[:, kinds.ONE_WAY] > 0
-    records["blocks"] = counts[:, list(kinds.BLOCKS)].any(axis=1)
-    counts[:, kinds.EXIT] += counts[:, kinds.EXIT_SWITCH]
-    counts[:, kinds.EXIT_SWITCH] = 0
-    ends = records["entity_first"][:, None] + np.cumsum(counts, axis=1)
-    for name, first, last in (
-        ("exits", kinds.EXIT, kinds.EXIT),
-        ("doors", kinds.REGULAR_DOOR, kinds.REGULAR_DOOR),
-        ("switches", kinds.LOCKED_DOOR, kinds.TRAP_DOOR),
-        ("boosts", kinds.BOOST_PAD, kinds.BOOST_PAD),
-        ("toggles", kinds.TOGGLE_MINE, kinds.TOGGLE_MINE),
-    ):
-        records[f"{name}_first"] = ends[:, first] - counts[:, first]
-        records[f"{name}_end"] = ends[:, last]
-    return records
+        lengths = np.array([len(array) for array in part])
+        before = np.cumsum(lengths) - lengths
+        for field in fields:
+            records[field] += before
+    records["grid"] *= np.array([len(grid) for grid in parts.grid])  # 0 for levels without grid
+    return world if len(world.grid) else world._replace(grid=np.zeros((1, GRID_SIZE), np.uint8))
 
 
-def _entity_records(compiled: list[LevelGeometry]) -> np.ndarray:
-    def joined(field):
-        return np.concatenate([getattr(c, field) for c in compiled])
-
-    records = np.zeros(sum(len(c.entity_type) for c in compiled), PLACED_DTYPE)
-    records["x"], records["y"] = joined("entity_xy").T
-    records["x1"], records["y1"], records["x2"], records["y2"] = joined("entity_shape").T
-    for name in ("type", "partner", "order", "mover", "edge"):
-        records[name] = joined(f"entity_{name}")
-    records["active"], records["state"], records["closed"] = joined("initial").T
-    return records
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Concatenate arrays; the padding of records is zero."""
+    out = np.zeros((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+    return np.concatenate(parts, out=out)
 
 
 def _search_paths(world: World, stage: np.ndarray, least_time: int) -> LevelPaths:

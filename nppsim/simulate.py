@@ -65,13 +65,16 @@ class Run:
 def _play(ninja, entities, movers, trail, world, inputs, frames, entity_state, entity_xy, aiming, aims):
     """Fill ``frames`` (float64[F, 10], see FRAME_COLUMNS), ``entity_state``, ``entity_xy`` and ``aims``.
 
+    A state of frame 0 is first set to the start of its level.  A row beyond the inputs is filled with the current state.
     Returns the number of simulated frames.
     """
-    start(ninja, entities, movers, world, ninja["level"])
+    if ninja["frame"] == 0:
+        start(ninja, entities, movers, world, ninja["level"])
     base = world.level[ninja["level"]]["entity_first"]
     count = world.level[ninja["level"]]["entity_end"] - base
-    for f in range(len(inputs)):
-        tick(ninja, entities, movers, trail, world, inputs[f])
+    for f in range(len(frames)):
+        if f < len(inputs):
+            tick(ninja, entities, movers, trail, world, inputs[f])
         frames[f, X], frames[f, Y] = ninja["x"], ninja["y"]
         frames[f, VX], frames[f, VY] = ninja["vx"], ninja["vy"]
         frames[f, STATE] = ninja["state"]
@@ -86,7 +89,7 @@ def _play(ninja, entities, movers, trail, world, inputs, frames, entity_state, e
         update_beams(entities, movers, world, ninja["level"])
         write_aims(movers, aiming, aims[f])
         if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
-            return f + 1
+            return min(f + 1, len(inputs))
     return len(inputs)
 
 

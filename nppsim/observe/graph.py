@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nppsim import paths
-from nppsim.bank import LevelBank, World
+from nppsim.bank import LevelBank
+from nppsim.compile import World
 from nppsim.errors import UserError
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, NUM_CELLS, STAGE_HEIGHT, STAGE_WIDTH, TILE

@@ -200,7 +200,7 @@ class Shadow:
 
     def _check_state(self, i: int, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> None:
         state, bank = self._simulator.state, self._simulator.bank
-        count = len(bank.compiled[int(ninja["level"])].movers)
+        count = len(bank.compiled[int(ninja["level"])].world.mover)
         self._check("ninja", state.ninja[i], ninja)
         self._check("entities", state.entities[i, : len(entities)], entities)
         self._check("movers", state.movers[i, :count], movers[:count])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from nppsim.actions import ACTION_INPUT, JUMP, LEFT, RIGHT
-from nppsim.bank import World
+from nppsim.compile import World
 from nppsim.levels import kinds
 from nppsim.observe import layout
 from nppsim.observe.reach import find_near

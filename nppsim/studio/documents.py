@@ -141,8 +141,8 @@ def _entities(level: Level, geometry: LevelGeometry) -> list[Document]:
         entity: Document = {"kind": kinds.ENTITY_NAMES[kind], "type": kind, "x": x, "y": y}
         entity |= {"orientation": record[ORIENTATION], "mode": record[MODE]}
         if kind in kinds.DOORS:
-            entity["door"] = geometry.entity_shape[i].tolist()
-        if (partner := int(geometry.entity_partner[i])) >= 0:
+            entity["door"] = [float(geometry.world.entity[i][name]) for name in ("x1", "y1", "x2", "y2")]
+        if (partner := int(geometry.world.entity[i]["partner"])) >= 0:
             entity["switch" if kind == kinds.EXIT else "exit"] = partner
         entities.append(entity)
     return entities

@@ -7,8 +7,8 @@ import numpy as np
 from numba import from_dtype, typeof, types
 
 from nppsim import decision
-from nppsim.bank import LEVEL_DTYPE, PLACED_DTYPE, World, _compute_paths
-from nppsim.compile import _merge_edges, _tile_segments, cells_near
+from nppsim.bank import _compute_paths
+from nppsim.compile import LEVEL_DTYPE, PLACED_DTYPE, World, _compile
 from nppsim.observe import layout
 from nppsim.observe.foresight import allocate_branches
 from nppsim.paths import compute_fields
@@ -89,11 +89,7 @@ def game() -> dict[str, Entry]:
         "compute_fields": Entry(
             compute_fields, [WORLD, array("u2"), array("u2", 2), types.int64, BYTES, BYTES, DISTANCES, STEPS]
         ),
-        "tile_segments": Entry(
-            _tile_segments, [array("u1", 2), array(SEGMENT_DTYPE), array("i4"), array(SEGMENT_DTYPE), array("i4")]
-        ),
-        "cells_near": Entry(cells_near, [array("?")]),
-        "merge_edges": Entry(_merge_edges, [array("u1", 2), array("u1", 2), array("u1", 2, "A")]),
+        "compile": Entry(_compile, [array("u1", 2), array("u1", 2), types.int64, types.int64, types.int64, WORLD]),
         "place_lasers": Entry(place_lasers, [WORLD, state_rows(ENTITY_DTYPE, 1)]),
         "prepare_static": Entry(decision.prepare_static, [array("u1", 3), array("u1", 3), array("u1", 3)]),
     }  # fmt: skip

@@ -1,10 +1,9 @@
 /* Calls compiled kernels, in browsers and in Node.js.  ``make wasm`` builds the modules and interface.json.
  *
- *     const description = await (await fetch("interface.json")).json();
- *     const game = await Kernels.load(await (await fetch("game.wasm")).arrayBuffer(), description, "game");
- *     const inputs = game.array("uint8", [600]);
- *     game.bytes(inputs).fill(2);
- *     const frames = game.call("play_on", { state, world, inputs });
+ *     const kernels = new Kernels(await loadModule("game"));
+ *     const inputs = kernels.array("uint8", [600]);
+ *     kernels.bytes(inputs).fill(2);
+ *     const frames = kernels.call("play_on", { state, world, inputs });
  *
  * Arrays are in the module's memory and have numpy's layout.  A call may move this memory, which empties all typed arrays:
  * take a new view (``bytes``, ``values``, ``record``) after each call.
@@ -50,24 +49,50 @@ const GETTERS = {
 /** A kernel raised an exception, or an argument has the wrong type. */
 export class KernelError extends Error {}
 
-export class Kernels {
-  /**
-   * Compile and instantiate a module.
-   * @param {BufferSource} binary - content of NAME.wasm
-   * @param {{records: object, modules: object}} description - content of interface.json
-   * @param {string} name - of the module
-   * @returns {Promise<Kernels>}
-   */
-  static async load(binary, description, name) {
-    const { instance } = await WebAssembly.instantiate(binary, {});
-    return new Kernels(instance.exports, description.records, description.modules[name]);
-  }
+/**
+ * A compiled module and the description of its entries; can be posted to a worker.
+ * @typedef {{module: WebAssembly.Module, records: object, entries: object}} KernelModule
+ */
 
-  constructor(exports, records, entries) {
-    this.exports = exports;
+/**
+ * Load and compile a module of this folder, in a page, in a worker or in Node.js.
+ * @param {"game" | "agent" | "planner"} name
+ * @returns {Promise<KernelModule>}
+ */
+export async function loadModule(name) {
+  const [binary, description] = [`${name}.wasm`, "interface.json"].map((file) => new URL(file, import.meta.url));
+  if (binary.protocol === "file:") {
+    const node = "node:fs/promises";
+    const { readFile } = await import(node);
+    return compileModule(await readFile(binary), JSON.parse(await readFile(description, "utf-8")), name);
+  }
+  const [module, { records, modules }] = await Promise.all([
+    WebAssembly.compileStreaming(fetch(binary)),
+    fetch(description).then((answer) => answer.json()),
+  ]);
+  return { module, records, entries: modules[name] };
+}
+
+/**
+ * Compile the content of NAME.wasm.
+ * @param {BufferSource} binary
+ * @param {{records: object, modules: object}} description - content of interface.json
+ * @param {string} name
+ * @returns {Promise<KernelModule>}
+ */
+export async function compileModule(binary, { records, modules }, name) {
+  return { module: await WebAssembly.compile(binary), records, entries: modules[name] };
+}
+
+/** An instance of a module, with a memory of its own. */
+export class Kernels {
+  /** @param {KernelModule} compiled */
+  constructor({ module, records, entries }) {
+    /** @type {any} */
+    this.exports = new WebAssembly.Instance(module, {}).exports;
     this.records = records;
     this.entries = entries;
-    this.slots = exports.allocate(2 * SLOTS_BYTES);
+    this.slots = this.exports.allocate(2 * SLOTS_BYTES);
   }
 
   /** Position in the stack of arrays; ``release(mark())`` frees the arrays that were allocated in between. */
@@ -93,6 +118,22 @@ export class Kernels {
     return array;
   }
 
+  /** Copy arrays out of the memory: an array becomes {dtype, shape, bytes}; of an object, all values are copied.
+   *  @returns {any} */
+  copyOut(value) {
+    if (value.dtype) return { dtype: value.dtype, shape: value.shape, bytes: this.bytes(value).slice() };
+    return mapped(value, (part) => this.copyOut(part));
+  }
+
+  /** Allocate copies of arrays {dtype, shape, bytes}; of an object, all values are copied.
+   *  @returns {any} */
+  copyIn(value) {
+    if (!value.dtype) return mapped(value, (part) => this.copyIn(part));
+    const array = this.array(value.dtype, value.shape);
+    this.bytes(array).set(value.bytes);
+    return array;
+  }
+
   itemSize(dtype) {
     if (!(dtype in VALUES) && !(dtype in this.records)) throw new KernelError(`unknown dtype ${dtype}`);
     return VALUES[dtype]?.BYTES_PER_ELEMENT ?? this.records[dtype].size;
@@ -112,6 +153,7 @@ export class Kernels {
    * Access to the fields of a record by name: ``record(ninjas, 0).x = 24``.
    * @param {KernelArray} array - of records
    * @param {...number} index
+   * @returns {any}
    */
   record(array, ...index) {
     const { size, fields } = this.records[array.dtype];
@@ -189,4 +231,8 @@ export class Kernels {
 /** Number of items of a shape. */
 function count(shape) {
   return shape.reduce((product, length) => product * length, 1);
+}
+
+function mapped(object, change) {
+  return Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value)]));
 }

@@ -46,7 +46,8 @@ def test_single_full_tile_has_eight_documented_faces():  # section 3.5
     cells = EMPTY.copy()
     cells[4, 4] = 1
     compiled = compile_level(level(cells, (0, 8, 8, 0, 0)))
-    rows = compiled.segments[compiled.cell_start[5 * 25 + 5] : compiled.cell_start[5 * 25 + 6]]
+    first, end = compiled.world.cell_start[0, 5 * 25 + 5 : 5 * 25 + 7]
+    rows = compiled.world.segments[first:end]
     faces = [(int(x), int(y), int(x + SHAPES[s, 1]), int(y + SHAPES[s, 2])) for x, y, s, _ in rows]
     text = re.sub(r"\s+", " ", TEXT)
     assert ", ".join(f"({a}, {b})→({c}, {d})" for a, b, c, d in faces) in text

@@ -459,7 +459,7 @@ def test_scripted_run_has_the_golden_digest():
             used = len(sim.bank.compiled[level].entity_type)
             for name in ENTITY_DTYPE.names:
                 digest.update(np.ascontiguousarray(sim.state.entities[name][i, :used]).tobytes())
-            moving = len(sim.bank.compiled[level].movers)
+            moving = len(sim.bank.compiled[level].world.mover)
             for name in MOVER_DTYPE.names:
                 digest.update(np.ascontiguousarray(sim.state.movers[name][i, :moving]).tobytes())
     assert digest.hexdigest() == GOLDEN

@@ -106,7 +106,8 @@ def surfaces(tile: int) -> list[tuple[list[Point], Point, Point]]:
     compiled = compile_level(Level(cells, np.array([[kinds.NINJA, 8, 8, 0, 0]])))
     number = CELL[0] * compiled.stage.shape[1] + CELL[1]
     found = []
-    for x, y, shape, _door in compiled.segments[compiled.cell_start[number] : compiled.cell_start[number + 1]].tolist():
+    first, end = compiled.world.cell_start[0, number : number + 2]
+    for x, y, shape, _door in compiled.world.segments[first:end].tolist():
         x, y = x - TILE * CELL[0], y - TILE * CELL[1]
         kind, dx, dy = SHAPES[shape, [KIND, DX, DY]].tolist()
         if kind in (CONVEX_ARC, CONCAVE_ARC):
@@ -197,7 +198,8 @@ def draw_orientations() -> "Image":
         x = left + pitch * (orientation + 0.5)
         figure.text(x, 8, str(orientation), 16)
         records = [[kinds.NINJA, 8, 8, 0, 0], [kinds.ONE_WAY, 0, 0, orientation, 0]]
-        (nx, ny), *_ = compile_level(Level(np.zeros((ROWS, COLUMNS), np.uint8), np.array(records))).entity_shape[:, :2]
+        pad = compile_level(Level(np.zeros((ROWS, COLUMNS), np.uint8), np.array(records))).world.entity[0]
+        nx, ny = pad["x1"], pad["y1"]
         figure.arrow((x - 10 * nx, 30 - 10 * ny), (x + 10 * nx, 30 + 10 * ny), PALETTE.blue, 1.2)
         for row, (kind, _name) in enumerate(shown):
             _draw_alone(figure, kind, x, 66 + 36 * row, orientation)

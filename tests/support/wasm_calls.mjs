@@ -3,11 +3,11 @@
  * Make the calls in FOLDER/calls.json with BINARIES/MODULE.wasm; write FOLDER/out.bin and FOLDER/results.json.
  */
 import { readFileSync, writeFileSync } from "node:fs";
-import { Kernels } from "../../nppsim/wasm/kernels.js";
+import { Kernels, compileModule } from "../../nppsim/wasm/kernels.js";
 
 const [binaries, name, folder] = process.argv.slice(2);
 const description = JSON.parse(readFileSync(`${binaries}/interface.json`));
-const kernels = await Kernels.load(readFileSync(`${binaries}/${name}.wasm`), description, name);
+const kernels = new Kernels(await compileModule(readFileSync(`${binaries}/${name}.wasm`), description, name));
 const { calls, repeats } = JSON.parse(readFileSync(`${folder}/calls.json`));
 const blocks = readFileSync(`${folder}/in.bin`);
 const out = Buffer.alloc(blocks.length);

@@ -48,9 +48,9 @@ def of_shape(shape, x, y):
 def compiled_segments(level):
     """{cell: segments in words} as the kernels have them."""
     compiled = compile_level(level)
-    cells = {}
+    cells, start = {}, compiled.world.cell_start[0]
     for cell in range(CELLS_X * CELLS_Y):
-        rows = compiled.segments[compiled.cell_start[cell] : compiled.cell_start[cell + 1]].tolist()
+        rows = compiled.world.segments[start[cell] : start[cell + 1]].tolist()
         cells[divmod(cell, CELLS_Y)] = [in_words(of_shape(shape, x, y), entity) for x, y, shape, entity in rows]
     return cells
 
@@ -141,8 +141,8 @@ class Both:
         compiled = compile_level(level)
         self.stage, doors = (reference := Simulator(level, completions=True)).stage, reference.entities
         self.doors = {k: door for k, door in enumerate(doors) if hasattr(door, "line")}
-        self.entities = np.zeros(max(len(compiled.initial), 1), ENTITY_DTYPE)
-        self.tables = compiled.segments, compiled.cell_start, 0, self.entities
+        self.entities = np.zeros(max(len(compiled.world.entity), 1), ENTITY_DTYPE)
+        self.tables = compiled.world.segments, compiled.world.cell_start[0], 0, self.entities
         self.set_doors(rng.integers(0, 2, len(self.entities)))
 
     def set_doors(self, closed):
@@ -239,14 +239,14 @@ def test_near_flags_separate_entities_and_one_ways(seed):
     for x, y in compiled.entity_xy[compiled.entity_type == kinds.ONE_WAY]:
         one_ways[min(int(x // TILE), CELLS_X - 1) * CELLS_Y + min(int(y // TILE), CELLS_Y - 1)] = True
     holding = {
-        NEAR_SEGMENTS: np.diff(compiled.cell_start) > 0,
-        NEAR_ITEMS: np.diff(compiled.entity_cell_start) > 0,
+        NEAR_SEGMENTS: np.diff(compiled.world.cell_start[0]) > 0,
+        NEAR_ITEMS: np.diff(compiled.world.entity_cell_start[0]) > 0,
         NEAR_ONE_WAYS: one_ways,
     }
     for bit, cells in holding.items():
         full = np.pad(cells.reshape(CELLS_X, CELLS_Y), 1)
         blocks = np.lib.stride_tricks.sliding_window_view(full, (3, 3)).any((2, 3))
-        assert ((compiled.near & bit).reshape(CELLS_X, CELLS_Y) > 0).tolist() == blocks.tolist()
+        assert ((compiled.world.near[0] & bit).reshape(CELLS_X, CELLS_Y) > 0).tolist() == blocks.tolist()
 
 
 @given(x=st.floats(-1e100, 1e100), y=st.floats(-1e100, 1e100), flat=st.booleans())

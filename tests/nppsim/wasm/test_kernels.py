@@ -199,23 +199,19 @@ def test_a_million_angles_have_the_digest_of_record(tmp_path):
 
 
 SCRIPT = """
-    import { readFileSync } from "node:fs";
-    import { Kernels, KernelError } from "FOLDER/kernels.js";
-    const description = JSON.parse(readFileSync("FOLDER/interface.json"));
-    const game = await Kernels.load(readFileSync("FOLDER/game.wasm"), description, "game");
+    import { Kernels, KernelError, loadModule } from "FOLDER/kernels.js";
+    const game = new Kernels(await loadModule("game"));
     const mark = game.mark();
-    const occupied = game.array("bool", [1100]);
-    game.values(occupied)[0] = 1;
-    const near = game.call("cells_near", { occupied });
     const ninjas = game.array("ninja", [2]);
     Object.assign(game.record(ninjas, 1), { x: 24.5, level: -3, state: 4 });
-    const { x, level, state } = game.record(ninjas, 1);
-    const messages = [{}, { occupied: ninjas }].map((given) => {
-      try { return game.call("cells_near", given); }
+    const copy = game.copyIn({ part: game.copyOut(ninjas) }).part;
+    const { x, level, state } = game.record(copy, 1);
+    const messages = [{}, { stage: ninjas }].map((given) => {
+      try { return game.call("compile", given); }
       catch (error) { return [error instanceof KernelError, error.message]; }
     });
     game.release(mark);
-    console.log(JSON.stringify({ near: [...near], record: [x, level, state], messages, same: game.mark() === mark }));
+    console.log(JSON.stringify({ record: [x, level, state], messages, same: game.mark() === mark }));
 """
 
 
@@ -225,11 +221,10 @@ def test_javascript_interface(tmp_path):
     script.write_text(SCRIPT.replace("FOLDER", build.FOLDER.as_posix()))
     done = subprocess.run([wasm_calls.NODE, script], capture_output=True, text=True, check=True)
     answer = json.loads(done.stdout)
-    assert np.flatnonzero(answer["near"]).tolist() == [0, 1, 25, 26]
     assert answer["record"] == [24.5, -3, 4] and answer["same"]
     assert answer["messages"] == [
-        [True, "cells_near: occupied is missing"],
-        [True, "cells_near: occupied must be bool with 1 dimensions; got ninja with 1"],
+        [True, "compile: stage is missing"],
+        [True, "compile: stage must be uint8 with 2 dimensions; got ninja with 1"],
     ]
 
 
