@@ -257,7 +257,9 @@ const [COMPACT_INPUTS, ALL_INPUTS] = [7, 15]; // highest input bytes; 8 is self-
  */
 export function replayFromBytes(data, name) {
   const refuse = (problem) => {
-    throw new LevelError(`${name} is neither a level (map, text, campaign file) nor a replay, or it is damaged: ${problem}`);
+    throw new LevelError(
+      `${name} is neither a level (map, text, campaign file) nor a replay, or it is damaged: ${problem}`,
+    );
   };
   if (data.length < COMPACT_HEADER) refuse(`it has ${data.length} bytes`);
   const view = new DataView(data.buffer, data.byteOffset, data.length);
@@ -276,8 +278,8 @@ export function replayFromBytes(data, name) {
   if (!inputs.length || inputs.length > stated) refuse(`${stated} inputs are stated, there are ${inputs.length}`);
   const wrong = inputs.findIndex((byte) => byte > (isAttract ? ALL_INPUTS : COMPACT_INPUTS));
   if (wrong >= 0) refuse(`input ${wrong} is ${inputs[wrong]}`);
-  const map = data.slice(mapBegin, mapEnd);
-  if (isAttract) map.set([0, 0, 0, 0, 0, 0, 0, 0].slice(0, map.length));
+  const map = data.slice(isAttract ? 0 : mapBegin, mapEnd);
+  if (isAttract) map.fill(0, 0, MAP_LENGTHS);
   const short = `byte ${begin}: ${stated} inputs declared, ${inputs.length} present; these are used`;
   return { level: levelFromBytes(map, name), inputs, warnings: inputs.length < stated ? [short] : [] };
 }
@@ -338,8 +340,11 @@ export function draftOf(level) {
     if (kind in SWITCH_OF) {
       const its = rows[i + 1 + (kind === EXIT ? level.exitCount : 1)];
       if (its) entity.switch = its.slice(1, 3);
-      else lost.push(`the ${ENTITY_NAMES[kind]} at (${x / STEPS_PER_TILE}, ${y / STEPS_PER_TILE}) has no switch and is left out`);
-      if (!its) return;
+      else {
+        const place = `(${x / STEPS_PER_TILE}, ${y / STEPS_PER_TILE})`;
+        lost.push(`the ${ENTITY_NAMES[kind]} at ${place} has no switch and is left out`);
+        return;
+      }
     }
     entities.push(entity);
   });

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import struct
 import subprocess
@@ -25,6 +26,7 @@ from worlds import corridor
 
 pytestmark = needs_node
 
+MANY = "NPPSIM_WASM_LEVELS" in os.environ  # make test-wasm: packs of other authors, too
 SCRIPT = ROOT / "tests" / "support" / "wasm_files.mjs"
 CAMPAIGN = ROOT.parent / "shared" / "campaign"
 REPLAYS = ROOT.parent / "shared" / "replays"
@@ -88,7 +90,9 @@ def test_read_shipped_levels_equals_python(tmp_path):
 
 def test_read_replays_of_each_format_equals_python(tmp_path):
     files = []
-    for (place, _), format in zip(entries_of(ROOT / "datasets" / "demonstrations" / "advanced.h5"), FORMATS, strict=False):
+    for (place, _), format in zip(
+        entries_of(ROOT / "datasets" / "demonstrations" / "advanced.h5"), FORMATS, strict=False
+    ):
         replay = replace(Replay.load(place), success=None)
         files.append(tmp_path / f"a.{format}")
         replay.save(files[-1], format)
@@ -120,7 +124,7 @@ def test_read_damaged_file_names_file_and_problem(tmp_path, data, message):
 
 @pytest.mark.skipif(not CAMPAIGN.exists(), reason="needs ../shared/campaign, the levels of the game")
 def test_read_campaign_files_equals_python():
-    for file in sorted(CAMPAIGN.glob("*.txt")):
+    for file in sorted(CAMPAIGN.glob("*.txt" if MANY else "S*.txt")):
         assert read(file) == [expected(file)]
 
 
