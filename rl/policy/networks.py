@@ -22,6 +22,7 @@ from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from rl.policy.architectures import ArchitectureError, ResidualBlocks, get_architecture
 from rl.policy.graph_network import GraphEncoder, compute_dtype
+from rl.policy.image_patches import distinct_patches
 
 PIXEL_SCALE = 1.0 / 255.0  # scales uint8 observations to 0..1
 CLAMP = 10.0  # largest absolute value of a normalised number, which limits the effect of outliers
@@ -209,7 +210,7 @@ class ImageCNN(nn.Module):
     frames: number of frames in a stack.
 
     As the patches do not overlap, the convolution is a matrix product.  A convolution of torch with as many operations takes
-    twice the time, most of it in the backward pass.
+    twice the time, most of it in the backward pass.  On a CPU, each distinct patch of the batch is embedded once.
     """
 
     def __init__(self, shape: tuple[int, int], patch: tuple[int, int], size: int, frames: int = 1):
@@ -220,10 +221,15 @@ class ImageCNN(nn.Module):
         self.linear = nn.Linear(CHANNELS * rows * columns, size)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        cells = patches(image.reshape(-1, *self.shape), self.patch)
-        if self.frames > 1:
-            cells = cells.unflatten(0, (-1, self.frames)).permute(0, 2, 3, 1, 4).flatten(3)
-        return F.relu(self.linear(F.leaky_relu(self.embedding(cells), LEAK).flatten(1)))
+        if image.device.type == "cpu" and not torch.compiler.is_exporting():
+            table, index = distinct_patches(image.reshape(-1, self.frames, *self.shape), self.patch)
+            embedded = F.leaky_relu(self.embedding(table), LEAK).index_select(0, index).view(len(image), -1)
+        else:
+            cells = patches(image.reshape(-1, *self.shape), self.patch)
+            if self.frames > 1:
+                cells = cells.unflatten(0, (-1, self.frames)).permute(0, 2, 3, 1, 4).flatten(3)
+            embedded = F.leaky_relu(self.embedding(cells), LEAK).flatten(1)
+        return F.relu(self.linear(embedded))
 
 
 class SurroundingsMLP(nn.Module):

@@ -10,6 +10,7 @@ from nppsim.observe import layout
 from nppsim.observe.foresight import AHEAD
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from rl.policy.architectures import ARCHITECTURES, ArchitectureError, get_architecture
+from rl.policy.image_patches import distinct_patches
 from rl.policy.networks import ByteLinear, NormalizeObservations, ObservationError, patches
 from rl.policy.policy import DEATH_PENALTY, NppPolicy, build_policy, death_penalty, sample_actions
 from rl.ppo.update_benchmark import graph_states
@@ -281,6 +282,18 @@ def test_patches_equal_slices(size):
     assert torch.equal(patches(image[1:], size), cut[1:])
 
 
+@pytest.mark.parametrize("frames", [1, 3])
+@pytest.mark.parametrize("values", [2, 256])  # 2: many patches differ in few pixels
+def test_distinct_patches_are_all_patches_once_each(frames, values):
+    images = torch.randint(0, values, (5, frames, 8, 24), dtype=torch.uint8)
+    images[3:, :, 4:] = images[:2, :, 4:]
+    images[:, :, :4, :16] = 1
+    table, index = distinct_patches(images, (4, 8))
+    cut = patches(images.flatten(0, 1), (4, 8)).unflatten(0, (5, frames)).permute(0, 2, 3, 1, 4).reshape(5 * 6, -1)
+    assert torch.equal(table[index], cut)
+    assert len(table) == len(cut.unique(dim=0)) < len(cut)
+
+
 @pytest.mark.parametrize(("key", "grid"), [("player_frame", (7, 7)), ("global_view", (11, 5))])
 def test_an_image_encoder_is_a_plain_convolution_and_a_linear_layer(key, grid):
     """The patches' layer is a convolution whose stride is its size."""
@@ -294,6 +307,9 @@ def test_an_image_encoder_is_a_plain_convolution_and_a_linear_layer(key, grid):
     cells = torch.where(cells > 0, cells, 0.1 * cells)
     expected = encoder.linear(cells.permute(0, 2, 3, 1).flatten(1)).relu()
     torch.testing.assert_close(encoder(image), expected, atol=1e-4, rtol=1e-4)
+    parameters = list(encoder.parameters())
+    gradients = [torch.autograd.grad(out.square().sum(), parameters) for out in (encoder(image), expected)]
+    torch.testing.assert_close(*gradients, atol=1e-3, rtol=1e-3)
 
 
 def test_images_may_arrive_channel_first():
