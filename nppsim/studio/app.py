@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
-from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from nppsim._numba.progress import compilation
@@ -21,7 +21,7 @@ from nppsim.pictures.schemes import stylesheet
 from nppsim.planner.settings import OBJECTIVES, TIME
 from nppsim.replays.replay import FORMATS
 from nppsim.replays.score import score
-from nppsim.studio import editing, sessions, watching
+from nppsim.studio import editing, playing, watching
 from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import Leaderboard
@@ -31,6 +31,7 @@ from nppsim.studio.recordings import FILE_OF_ALL, Demonstrations, Recordings, fi
 from nppsim.studio.security import Access, Guard
 
 STATIC = Path(__file__).parent / "static"
+KERNELS = Path(__file__).parents[1] / "wasm"
 
 
 class Studio:
@@ -40,7 +41,6 @@ class Studio:
     recordings, demonstrations: stored runs.
     leaderboard: best runs of each level; by default stored in memory only.
     plans: runs of the planner.
-    sessions: games, one per open play socket.
     registry: agents, and the displayed experiment.
     watchers: open watch sockets.  limiter: limits the threads of all watch sockets together.
     editors: open editors.
@@ -61,7 +61,6 @@ class Studio:
         self.plans = Plans(self.leaderboard)
         self.recordings = Recordings()
         self.demonstrations = Demonstrations(demonstrations, library.categories)
-        self.sessions: set[sessions.Session] = set()
         self.registry = registry or AgentRegistry()
         self.watchers: set[watching.Watcher] = set()
         self.limiter = CapacityLimiter(watching.THREADS)
@@ -124,15 +123,13 @@ def _colours(_: Request) -> Response:
 
 
 def _state(request: Request) -> JSONResponse:
-    """Return {"sessions": number of open games, "follows": true if an experiment is displayed, "compiled"}.
+    """Return {"follows": true if an experiment is displayed, "compiled"}.
 
     compiled: number of functions compiled so far while Numba compiles kernels, else null.
     """
     studio = _studio(request)
     compiled = compilation.count if compilation.busy else studio.plans.compiled
-    return JSONResponse(
-        {"sessions": len(studio.sessions), "follows": studio.registry.has_experiment, "compiled": compiled}
-    )
+    return JSONResponse({"follows": studio.registry.has_experiment, "compiled": compiled})
 
 
 def _levels(request: Request) -> JSONResponse:
@@ -248,6 +245,7 @@ routes: list[BaseRoute] = [
     Route("/", _page),
     Route("/static/colours.css", _colours),
     Mount("/static", StaticFiles(directory=STATIC)),
+    Mount("/wasm", StaticFiles(directory=KERNELS)),
     Route("/api/state", _state),
     Route("/api/levels", _levels),
     Route("/api/levels/{id}", _level),
@@ -265,7 +263,7 @@ routes: list[BaseRoute] = [
     Route("/api/recordings/{number:int}/run", _recording_run),
     Route("/api/recordings/{number:int}/file", _recording_file),
     Route("/api/recordings/{number:int}/demonstration", _add_demonstration, methods=["POST"]),
-    WebSocketRoute("/ws/play", sessions.play),
+    *playing.routes,
     *watching.routes,
     *editing.routes,
 ]

@@ -53,6 +53,7 @@ run part: frames added to a run in progress
 """
 
 import base64
+import binascii
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -283,9 +284,20 @@ def run_document(bank: LevelBank, inputs: np.ndarray, label: str = "", colour: s
     return head | writer.play(inputs)
 
 
-def packed_text(array: np.ndarray) -> str:
-    """Return the bytes of an array as base64 text."""
-    return base64.b64encode(array.tobytes()).decode("ascii")
+def packed_text(data: np.ndarray | bytes) -> str:
+    """Return bytes, or those of an array, as base64 text."""
+    return base64.b64encode(bytes(data)).decode("ascii")
+
+
+def input_bytes(text: Any) -> np.ndarray:
+    """Decode base64 text into input bytes, uint8[frames]."""
+    try:
+        inputs = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise StudioError(f"inputs must be base64 ({error})") from error
+    if inputs.max(initial=0) > 15:
+        raise StudioError("each byte of inputs must be 0 to 15")
+    return inputs
 
 
 def _rounded(looks: dict[int, list[float]]) -> dict[int, list[float]]:

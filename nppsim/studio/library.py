@@ -24,7 +24,7 @@ from nppsim.levels.level_set import INDEX, SINGLE, LevelSet, LevelSetError
 from nppsim.levels.tiles import SOLID
 from nppsim.replays.playback import entries_of, find_files
 from nppsim.replays.replay import REPLAY_SUFFIX, Replay, ReplayError
-from nppsim.studio.documents import Document, about_level, level_document, run_document
+from nppsim.studio.documents import Document, about_level, packed_text
 from nppsim.studio.errors import StudioError
 
 MAX_LEVELS = 20_000  # maximum number of levels in a gallery
@@ -141,13 +141,21 @@ class Library:
         return self._bank(id)
 
     def document(self, id: str) -> Document:
-        """Return the document of a level, with "next": id of the next level of the gallery, or null."""
+        """Return ``about_level`` of a level with its file, from which the page computes the level document.
+
+        Further entries: "title"; "map": base64 of the map file; "warnings": ``Level.warnings``; "next": id of the next level
+        of the gallery, or null.
+        """
         with self._lock:
             shown = self.level(id)
             order = list(dict.fromkeys([*self._contents.places, *self._opened]))
             following = order[order.index(id) + 1 :]
-        document = level_document(self.bank(id), name=shown.name, category=shown.category, par=shown.par)
-        return document | {"next": next(iter(following), None)}
+        return about_level(shown.level, shown.name, shown.category, shown.par) | {
+            "title": shown.level.title,
+            "map": packed_text(shown.level.to_bytes()),
+            "warnings": list(shown.level.warnings),
+            "next": next(iter(following), None),
+        }
 
     def episode(self, code: str) -> list[str]:
         """Return the ids of the levels of an episode, such as "S-C-12".  Raises StudioError if levels are missing."""
@@ -226,15 +234,15 @@ class Library:
         return replay, label
 
     def film(self) -> Document | None:
-        """Return the run document of the shipped agent's run that the gallery plays; None if its level is not shown."""
+        """Return the shipped agent's run that the gallery plays, as in ``run``; None if its level is not shown."""
         film = Replay.load(FILM)
         with self._lock:
             shown = film.level.fingerprint in self._contents.places
         return self.run(film.level, film.inputs, "the shipped agent") if shown else None
 
     def run(self, level: Level, inputs: np.ndarray, label: str) -> Document:
-        """Return the run document of inputs (uint8[frames]) on a level of the library."""
-        return run_document(self.bank(level.fingerprint), inputs, label)
+        """Return {"label", "level": id, "inputs": base64 of uint8[frames]}, of which the page computes the run document."""
+        return {"label": label, "level": level.fingerprint, "inputs": packed_text(inputs)}
 
     # ----------------------------------------------------------------------------------------------------- opened files
     def open(self, data: bytes, name: str) -> Document:
@@ -242,7 +250,7 @@ class Library:
 
         data: content of the file.  name: file name, for messages.
         Returns {"level": id of the (first) level, "levels": number of levels, "category": category of a campaign file or
-        null, "run": run document of a replay or null, "warnings": messages on tolerated defects}.
+        null, "run": ``run`` of a replay or null, "warnings": messages on tolerated defects}.
         Raises LevelError or ReplayError for a damaged file, StudioError for a file of another kind.
         """
         name = PurePath(name.replace("\\", "/")).name[:100] or "file"

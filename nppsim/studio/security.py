@@ -29,7 +29,10 @@ TOKEN_HEADER = b"x-studio-token"
 GUARDED = ("/api/", "/ws/")  # prefixes of paths that require the token
 _HOST = re.compile(r"(?:(?P<name>[\w.-]+)|\[(?P<address>[\da-fA-F:.]+)\])(?::\d+)?", re.ASCII)
 _LOCAL_NAMES = ("localhost", LOOPBACK, "::1")
-_CSP = "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'none'; "
+_CSP = (
+    "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; img-src 'self' data: blob:; object-src 'none'; "
+    "base-uri 'none'; form-action 'none'; "
+)
 HEADERS = {
     "content-security-policy": _CSP + "frame-ancestors 'none'",
     "x-content-type-options": "nosniff",

@@ -2,8 +2,10 @@
 
 import { get } from "./api.js";
 import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
+import { loadLevel, runDocument } from "./engine.js";
 import { onThemeChange } from "./pen.js";
 import { Player } from "./player.js";
+import { bytes } from "./recording.js";
 import { Scene } from "./scene.js";
 
 const PAGE = 120; // cards created at a time
@@ -95,8 +97,8 @@ export async function show(root, studio, category) {
     return undefined;
   }
   chosen.order ??= film ? "variety" : "as in the folder"; // the film's level is one of those shipped with nppsim
-  const level = film && (await get(`levels/${film.level}`));
-  const gallery = new Gallery(root, studio, levels, problems, await success(studio), film && { run: film, level });
+  const level = film && (await loadLevel(film.level));
+  const gallery = new Gallery(root, studio, levels, problems, await success(studio), film && { run: runDocument(level, bytes(film.inputs), film.label), level });
   return () => gallery.destroy();
 }
 
@@ -459,7 +461,7 @@ class Painter {
       this.waiting.delete(picture);
       const id = this.ids.get(picture);
       try {
-        if (!this.documents.has(id)) this.documents.set(id, await get(`levels/${id}`));
+        if (!this.documents.has(id)) this.documents.set(id, await loadLevel(id));
       } catch (error) {
         picture.title = error.message;
         continue; // its card stays without a picture

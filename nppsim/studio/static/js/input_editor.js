@@ -1,14 +1,15 @@
-/* View "Inputs": edits the inputs of a run frame by frame.  The server replays from the nearest snapshot before a
- * change.
+/* View "Inputs": edits the inputs of a run frame by frame, and replays from the nearest snapshot before a change.
  *
  * Branches are versions of the inputs with names; they are stored in the browser.
  */
 
-import { Socket, get, opened, whileCompiling } from "./api.js";
+import { get, post, whileCompiling } from "./api.js";
 import { element, panel, seconds } from "./elements.js";
+import { PlayedRun, loadLevel, runDocument } from "./engine.js";
+import { storeRun } from "./live.js";
 import { storeDialog } from "./store_dialog.js";
 import { Player, RUN_COLOURS } from "./player.js";
-import { bytes, concatenated, emptyRun } from "./recording.js";
+import { bytes, concatenated, emptyRun, text } from "./recording.js";
 import { INPUTS } from "./input_byte.js";
 import { InputCanvas } from "./input_canvas.js";
 
@@ -16,6 +17,8 @@ const STORE = "nppsim.inputs"; // prefix; the rest is the level's id
 const MOST_UNDONE = 300;
 const BLANK = 60; // frames of a new branch
 const ACTIONS = ["stand", "left", "right", "jump", "jump left", "jump right"];
+const ACTION_BYTES = [0, 4, 2, 1, 5, 3]; // input byte of each action
+const PREVIEW_FRAMES = 60; // for which each action is held
 const KEYS =
   "1 2 3: left, jump, right · insert, delete · arrows: cursor, with shift: select · " +
   "ctrl+Z Y: undo, redo · ctrl+C X V · F: try all actions · B: branch";
@@ -23,11 +26,11 @@ const KEYS =
 /** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/recordings/3 adds that run as
  *  one. */
 export async function show(root, studio, id, kind, number) {
-  const [level, run] = await Promise.all([get(`levels/${id}`), kind ? get(`${kind}/${number}/run`) : null]);
+  const [level, run] = await Promise.all([loadLevel(id), kind ? get(`${kind}/${number}/run`) : null]);
   const view = new InputEditor(root, studio, level);
   if (run) view.branches.push({ name: run.label || "run", inputs: bytes(run.inputs) });
   if (!view.branches.length) view.branches.push({ name: "branch 1", inputs: new Uint8Array(BLANK) });
-  await opened(view, view.branches.length - 1);
+  view.choose(view.branches.length - 1);
   if (kind) history.replaceState(null, "", `#/inputs/${id}`); // so that a reload does not add the run again
   return () => view.destroy();
 }
@@ -55,29 +58,14 @@ class InputEditor {
       },
     });
     this.canvas.canvas.addEventListener("keydown", (event) => this.key(event));
-    this.back = () => studio.go(location.hash);
-    document.addEventListener("studioback", this.back);
-  }
-
-  async open(index) {
-    this.socket = new Socket("play");
-    this.sent = new Uint8Array(); // inputs of the run on the server
-    const { frame } = await this.socket.ask({ start: this.level.id });
-    this.player = new Player(this.stage, {
-      level: this.level,
-      runs: [emptyRun("", null, frame)],
-    });
+    this.played = new PlayedRun(level);
+    this.player = new Player(this.stage, { level, runs: [emptyRun("", null, level.start)] });
     this.player.overlay = (at) => this.overlay(at);
-    this.chosen = index;
-    this.list();
-    await this.sync();
     this.canvas.canvas.focus();
   }
 
   destroy() {
-    document.removeEventListener("studioback", this.back);
-    this.socket?.close();
-    this.player?.destroy();
+    this.player.destroy();
     this.canvas.destroy();
   }
 
@@ -92,28 +80,21 @@ class InputEditor {
   // -------------------------------------------------------------------------------------------------------------------
   // The run
 
-  /** Replay the branch from its first change, until the server has all inputs. */
-  async sync() {
+  /** Replay the branch from its first change. */
+  sync() {
     this.store();
-    this.refresh();
-    if (this.syncing) return;
-    this.syncing = true;
+    const { inputs } = this.branch;
+    const frame = Math.min(firstDifference(this.played.inputs, inputs), this.run.frames);
+    const began = performance.now();
     try {
-      while (!same(this.sent, this.branch.inputs)) {
-        const target = this.branch.inputs;
-        const frame = Math.min(firstDifference(this.sent, target), this.run.frames);
-        const began = performance.now();
-        const { part } = await this.socket.ask({ edit: { frame, inputs: text(target.subarray(frame)) } });
-        this.took = performance.now() - began;
-        [this.sent, this.actionPreview] = [target, null];
-        this.run.truncate(frame);
-        this.player.frame = this.cursor; // extend() draws it
-        this.player.extend(0, [part]);
-      }
+      const part = this.played.edit(frame, inputs.subarray(frame));
+      this.took = performance.now() - began;
+      this.actionPreview = null;
+      this.run.truncate(frame);
+      this.player.frame = this.cursor; // extend() draws it
+      this.player.extend(0, [part]);
     } catch (error) {
       this.studio.failed(error);
-    } finally {
-      this.syncing = false;
     }
     this.go(this.cursor);
   }
@@ -228,7 +209,8 @@ class InputEditor {
     this.status.textContent = "plays on from here …";
     const stopPolling = whileCompiling((words) => (this.status.textContent = words));
     try {
-      const answer = await this.socket.ask({ continue: { frame, ...request } });
+      const before = text(inputs.subarray(0, frame));
+      const answer = await post("continue", { level: this.level.id, inputs: before, ...request });
       this.add(`${answer.name} from ${frame}`, concatenated(Uint8Array, inputs.subarray(0, frame), bytes(answer.inputs)));
     } catch (error) {
       this.studio.failed(error);
@@ -240,15 +222,10 @@ class InputEditor {
   }
 
   /** Show where each of the six actions leads from the cursor. */
-  async showActionPreview() {
+  showActionPreview() {
     const frame = Math.min(this.cursor, this.run.frames);
-    try {
-      const { preview } = await this.socket.ask({ preview: frame });
-      this.actionPreview = { frame, branches: preview };
-      this.player.seek(frame);
-    } catch (error) {
-      this.studio.failed(error);
-    }
+    this.actionPreview = { frame, branches: this.played.preview(frame, ACTION_BYTES, PREVIEW_FRAMES) };
+    this.player.seek(frame);
   }
 
   overlay(frame) {
@@ -276,22 +253,20 @@ class InputEditor {
     };
   }
 
-  async compare(index) {
+  compare(index) {
     if (this.player.runs.length > 1) this.player.drop();
     this.compared = index;
     if (index !== null) {
-      const { run } = await this.socket.ask({ run: text(this.branches[index].inputs) });
-      if (this.compared !== index) return; // another choice was made meanwhile
-      this.player.add({ ...run, label: this.branches[index].name });
+      const { inputs, name } = this.branches[index];
+      this.player.add(runDocument(this.level, inputs, name));
     }
     this.refresh();
   }
 
   storeRun() {
-    const game = {
-      frame: { o: this.run.outcome, f: this.run.frames },
-      store: async (label) => (await this.socket.ask({ store: { label } })).stored,
-    };
+    const { outcome, frames } = this.run;
+    const run = { inputs: this.played.inputs, outcome, gold: this.run.gold(frames) };
+    const game = { frame: { o: outcome, f: frames }, store: (label) => storeRun(this.level, { label, ...run }) };
     return storeDialog(game);
   }
 
@@ -352,7 +327,6 @@ class InputEditor {
   }
 
   refresh() {
-    if (!this.player) return;
     const { run, branch } = this;
     this.player.rename(0, branch.name);
     this.canvas.show({
@@ -395,9 +369,8 @@ class InputEditor {
         "aria-label": `Compare with ${branch.name}`,
         title: "show beside the edited branch",
         onchange: () => {
-          this.compare(compare.checked ? index : null)
-            .catch(this.studio.failed)
-            .then(() => this.list());
+          this.compare(compare.checked ? index : null);
+          this.list();
         },
       });
       const drop = element("button", {
@@ -408,7 +381,7 @@ class InputEditor {
         disabled: this.branches.length < 2,
         onclick: () => {
           this.branches.splice(index, 1);
-          this.compare(null).catch(this.studio.failed);
+          this.compare(null);
           this.choose(Math.min(this.chosen - (index < this.chosen ? 1 : 0), this.branches.length - 1));
         },
       });
@@ -508,10 +481,6 @@ function stored(id) {
     name,
     inputs: bytes(inputs),
   }));
-}
-
-function text(inputs) {
-  return btoa(Array.from(inputs, (byte) => String.fromCharCode(byte)).join(""));
 }
 
 /** Return the first place at which two arrays differ; the length of the shorter one if there is none. */

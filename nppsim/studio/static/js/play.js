@@ -1,13 +1,12 @@
-/* Play a level at 60 frames per second; the server computes the physics.
- *
- * The server records the input of every frame that it steps.  Phases: "ready" (waits for the first key), "running",
+/* Play a level at 60 frames per second.  Phases: "ready" (waits for the first key), "running",
  * "paused", "rewinding", "over".
  */
 
-import { Socket, get, opened, whileCompiling } from "./api.js";
+import { get, whileCompiling } from "./api.js";
 import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
 import { element, panel, seconds, supportBanner, table } from "./elements.js";
+import { loadLevel } from "./engine.js";
 import { INPUTS } from "./input_byte.js";
 import { RecordedRuns, bestTime, storeBest } from "./recorded_runs.js";
 import { storeDialog } from "./store_dialog.js";
@@ -28,15 +27,14 @@ export async function show(root, studio, id) {
     studio.go("#/levels");
     return undefined;
   }
-  const [level, best] = await Promise.all([get(`levels/${id}`), get(`levels/${id}/best`)]);
+  const [level, best] = await Promise.all([loadLevel(id), get(`levels/${id}/best`)]);
   const play = new Play(root, studio, level, best);
-  await opened(play);
   return () => play.destroy();
 }
 
 export class Play {
   /** episode: null, or {code, at: place of the level, count, frames, gold, assisted: sums of the levels before it,
-   *  best: best runs, socket, next(total), again()}. */
+   *  best: best runs, next(total), again()}. */
   constructor(root, studio, level, best, episode = null) {
     this.studio = studio;
     this.level = level;
@@ -60,23 +58,12 @@ export class Play {
       preview: (recording, frame) => this.preview(recording, frame),
     });
     this.hide = () => document.hidden && this.pause();
-    this.back = () => (episode ? studio.go(location.hash) : this.open().catch(studio.failed));
     document.addEventListener("visibilitychange", this.hide);
-    document.addEventListener("studioback", this.back);
-    this.canvas.focus();
-  }
-
-  /** Connect, or reconnect, and start the level. */
-  async open() {
-    this.game?.close();
-    const { socket = new Socket("play"), code } = this.episode ?? {};
-    this.game = new LiveGame(socket, this.level, (ms) => this.pacing.answered(ms), code);
-    await this.game.start();
-    [this.mark, this.assisted] = [0, false];
+    this.game = new LiveGame(level, episode && { ...episode, isLast: this.isLast });
     this.enter("ready");
-    this.recordedRuns.load().catch(this.studio.failed);
-    this.findPar().catch(this.studio.failed);
-    cancelAnimationFrame(this.request);
+    this.recordedRuns.load().catch(studio.failed);
+    this.findPar().catch(studio.failed);
+    this.canvas.focus();
     this.request = requestAnimationFrame((now) => this.tick(now));
   }
 
@@ -108,13 +95,11 @@ export class Play {
     this.drawPhase();
   }
 
-  destroy({ keepSocket = false } = {}) {
+  destroy() {
     cancelAnimationFrame(this.request);
     document.removeEventListener("visibilitychange", this.hide);
-    document.removeEventListener("studioback", this.back);
     this.controls.destroy();
     this.scene.destroy();
-    if (!keepSocket) this.game?.close();
   }
 
   // -------------------------------------------------------------------------------------------------------------------
@@ -127,8 +112,8 @@ export class Play {
     if (!controls.pressing) this.armed = true;
     if (controls.holds("rewind")) this.rewindOn();
     else if (this.phase === "rewinding") this.enter("ready");
-    if (this.phase === "ready" && this.armed && controls.pressing && game.settled) this.enter("running");
-    if (this.phase === "running" && game.ready) this.advance(this.clock.due(now));
+    if (this.phase === "ready" && this.armed && controls.pressing) this.enter("running");
+    if (this.phase === "running") this.advance(this.clock.due(now));
     if (this.phase === "over" && now - this.ended > RESTART_DELAY_MS && controls.tapped.has("jump")) this.goOn();
     if (game.fresh) {
       game.fresh = false;
@@ -140,23 +125,35 @@ export class Play {
     }
   }
 
+  /** Play frames; a run that is too long pauses the game with a message. */
+  try(step) {
+    try {
+      step();
+    } catch (error) {
+      this.pause();
+      this.studio.failed(error);
+    }
+  }
+
   advance(frames) {
     if (!frames) return;
     const inputs = Array.from({ length: frames }, () => this.controls.sample());
-    this.game.step(inputs).catch(this.studio.failed);
+    const began = performance.now();
+    this.try(() => this.game.step(inputs));
+    this.pacing.answered(performance.now() - began);
   }
 
   rewindOn() {
     if (this.phase !== "rewinding") this.enter("rewinding");
     this.assisted = true;
-    if (this.game.settled && this.game.frame.f > 0) this.goBack(REWIND_FRAMES).catch(this.studio.failed);
+    if (this.game.frame.f > 0) this.goBack(REWIND_FRAMES);
   }
 
   /** Go back some frames.  A practice mark after that frame moves back to it. */
-  async goBack(frames) {
+  goBack(frames) {
     const to = Math.max(this.game.frame.f - frames, 0);
     this.mark = Math.min(this.mark, to);
-    await this.game.rewind(to);
+    this.game.rewind(to);
   }
 
   end(now) {
@@ -237,13 +234,13 @@ export class Play {
   }
 
   /** Restart from the spawn or the practice mark.  armed: keys that are already down start the run. */
-  async restart(armed) {
+  restart(armed) {
     this.recordedRuns.endPreview();
     this.armed = armed;
     this.assisted ||= this.mark > 0;
     this.enter("ready");
     this.attempts += 1;
-    await this.game.rewind(this.mark).catch(this.studio.failed);
+    this.game.rewind(this.mark);
     this.drawPhase();
   }
 
@@ -258,19 +255,19 @@ export class Play {
     this.drawPhase();
   }
 
-  async stepOnce() {
-    if (this.phase === "over" || !this.game.settled) return;
+  stepOnce() {
+    if (this.phase === "over") return;
     this.assisted = true;
     this.enter("paused");
-    await this.game.step([this.controls.sample()]).catch(this.studio.failed);
+    this.try(() => this.game.step([this.controls.sample()]));
     if (this.game.over) this.end(performance.now());
   }
 
-  async stepBack() {
-    if (this.game.frame.f === 0 || !this.game.settled) return;
+  stepBack() {
+    if (this.game.frame.f === 0) return;
     this.assisted = true;
     this.enter("paused");
-    await this.goBack(1).catch(this.studio.failed);
+    this.goBack(1);
   }
 
   setCloser(closer) {
@@ -285,8 +282,8 @@ export class Play {
     this.drawPhase();
   }
 
-  async takeOver(history) {
-    await this.game.start(history);
+  takeOver(history) {
+    this.game.start(history);
     [this.mark, this.assisted] = [this.game.frame.f, true];
     this.enter("ready");
     this.canvas.focus();
@@ -298,10 +295,6 @@ export class Play {
       return;
     }
     this.pause();
-    if (this.storing) return;
-    this.storing = true; // until the dialog receives the keys
-    while (!this.game.settled) await new Promise(requestAnimationFrame); // unanswered frames belong to the run
-    this.storing = false;
     await storeDialog(this.game);
     this.recordedRuns.load().catch(this.studio.failed);
     this.canvas.focus();

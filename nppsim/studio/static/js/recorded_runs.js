@@ -2,6 +2,7 @@
 
 import { Socket, get, whileCompiling } from "./api.js";
 import { element, seconds } from "./elements.js";
+import { loadRun } from "./engine.js";
 import { RUN_COLOURS } from "./player.js";
 import { Recording, emptyRun } from "./recording.js";
 
@@ -54,7 +55,7 @@ export class RecordedRuns {
           key: `${path}/${one.number}`,
           label: one.label,
           frames: one.frames,
-          fetch: async () => new Recording(await get(`${path}/${one.number}/run`), this.level),
+          fetch: async () => new Recording(await loadRun(`${path}/${one.number}/run`, this.level), this.level),
         }));
     const recorded = [...of(recordings, "recordings").reverse(), ...of(replays, "replays")].slice(0, MOST);
     const played = this.sources.filter(({ request }) => request?.agent);

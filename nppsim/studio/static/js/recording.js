@@ -144,6 +144,13 @@ export function concatenated(Kind, ...parts) {
   return whole;
 }
 
-export function bytes(text) {
-  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+/** Return the bytes of base64 text; typed arrays are returned unchanged. */
+export function bytes(base64) {
+  if (typeof base64 !== "string") return base64;
+  return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+}
+
+/** Return bytes as base64 text. */
+export function text(inputs) {
+  return btoa(Array.from(inputs, (byte) => String.fromCharCode(byte)).join(""));
 }

@@ -2,7 +2,9 @@
 
 import { download, get, post, remove } from "./api.js";
 import { element, seconds } from "./elements.js";
+import { loadLevel, loadRun, runDocument } from "./engine.js";
 import { Player } from "./player.js";
+import { bytes } from "./recording.js";
 
 const MOST_ROWS = 200; // rows in the list; the search finds the others
 const MOST_OTHERS = 8; // other runs of the same level that are offered
@@ -11,19 +13,20 @@ const MOST_OTHERS = 8; // other runs of the same level that are offered
  *  run. */
 export async function show(root, studio, kind, number) {
   if (!kind) return list(root, studio);
-  const run = kind === "opened" ? studio.opened : await get(`${kind}/${number}/run`);
-  if (!run) {
+  const stored = kind === "opened" ? studio.opened : await get(`${kind}/${number}/run`);
+  if (!stored) {
     studio.go("#/replays"); // after a reload, no replay is open
     return undefined;
   }
-  return watch(root, studio, run, `${kind}/${number}`);
+  return watch(root, studio, stored, `${kind}/${number}`);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // One run
 
-async function watch(root, studio, run, path) {
-  const level = await get(`levels/${run.level}`);
+async function watch(root, studio, stored, path) {
+  const level = await loadLevel(stored.level);
+  const run = runDocument(level, bytes(stored.inputs), stored.label);
   const place = element("div");
   const others = element("div", { class: "bar others" });
   root.append(
@@ -57,7 +60,7 @@ async function watch(root, studio, run, path) {
       onclick: async () => {
         button.disabled = true;
         try {
-          player.add(await get(`${one.path}/run`));
+          player.add(await loadRun(`${one.path}/run`, level));
           place.focus({ preventScroll: true }); // the space bar would scroll the page
         } catch (error) {
           button.disabled = false;

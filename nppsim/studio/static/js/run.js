@@ -4,6 +4,7 @@
 import { ApiError, Socket, get } from "./api.js";
 import { Chart } from "./chart.js";
 import { element, panel } from "./elements.js";
+import { loadLevel } from "./engine.js";
 import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
 import { Watching } from "./watching.js";
@@ -204,7 +205,7 @@ class RunView {
     // spread over the gallery
     const { id } = this.levels[Math.floor(((this.episodes * 0.618) % 1) * this.levels.length)];
     this.episodes += 1;
-    const level = await get(`levels/${id}`);
+    const level = await loadLevel(id);
     if (this.ended) return;
     this.watching?.destroy();
     this.live.hidden = false;

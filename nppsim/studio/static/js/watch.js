@@ -4,6 +4,7 @@
 import { ApiError, Socket, get } from "./api.js";
 import { Deaths } from "./deaths.js";
 import { element, table } from "./elements.js";
+import { loadLevel } from "./engine.js";
 import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
 import { Watching } from "./watching.js";
@@ -21,7 +22,7 @@ export async function show(root, studio, id) {
     return undefined;
   }
   const [level, agents, { replays }, { recordings }] = await Promise.all([
-    get(`levels/${id}`),
+    loadLevel(id),
     get("agents"),
     get("replays"),
     get("recordings"),
