@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from anyio import CapacityLimiter
 from starlette.applications import Starlette
@@ -16,18 +15,19 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from nppsim._numba.progress import compilation
+from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.pictures.schemes import stylesheet
 from nppsim.planner.settings import OBJECTIVES, TIME
-from nppsim.replays.replay import FORMATS
 from nppsim.replays.score import score
 from nppsim.studio import editing, playing, watching
 from nppsim.studio.agent_registry import AgentRegistry
+from nppsim.studio.demonstrations import Demonstrations
+from nppsim.studio.documents import Document, level_of
 from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import Leaderboard
-from nppsim.studio.library import LEVEL_FORMATS, Library
+from nppsim.studio.library import Library
 from nppsim.studio.plans import Plans
-from nppsim.studio.recordings import FILE_OF_ALL, Demonstrations, Recordings, file_name
 from nppsim.studio.security import Access, Guard
 
 STATIC = Path(__file__).parent / "static"
@@ -38,7 +38,7 @@ class Studio:
     """State that the handlers share, as ``request.app.state.studio``.
 
     library: levels and replays.
-    recordings, demonstrations: stored runs.
+    demonstrations: folder to which the page adds runs.
     leaderboard: best runs of each level; by default stored in memory only.
     plans: runs of the planner.
     registry: agents, and the displayed experiment.
@@ -59,7 +59,6 @@ class Studio:
         self.library = library
         self.leaderboard = leaderboard or Leaderboard()
         self.plans = Plans(self.leaderboard)
-        self.recordings = Recordings()
         self.demonstrations = Demonstrations(demonstrations, library.categories)
         self.registry = registry or AgentRegistry()
         self.watchers: set[watching.Watcher] = set()
@@ -97,11 +96,6 @@ def _studio(request: Request) -> Studio:
     return request.app.state.studio
 
 
-def _download(data: bytes, name: str) -> Response:
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return Response(data, media_type="application/octet-stream", headers=headers)
-
-
 def _one_of(request: Request, name: str, known: tuple[str, ...]) -> str:
     """Return the query parameter ``name``, which must be one of ``known``; if it is missing, the first of ``known``."""
     value = request.query_params.get(name, known[0])
@@ -123,13 +117,16 @@ def _colours(_: Request) -> Response:
 
 
 def _state(request: Request) -> JSONResponse:
-    """Return {"follows": true if an experiment is displayed, "compiled"}.
+    """Return {"follows": true if an experiment is displayed, "demonstrations", "folders", "compiled"}.
 
+    demonstrations, folders: true: this studio writes demonstrations, and levels into its folders; a site of files does not.
     compiled: number of functions compiled so far while Numba compiles kernels, else null.
     """
     studio = _studio(request)
     compiled = compilation.count if compilation.busy else studio.plans.compiled
-    return JSONResponse({"follows": studio.registry.has_experiment, "compiled": compiled})
+    return JSONResponse(
+        {"follows": studio.registry.has_experiment, "demonstrations": True, "folders": True, "compiled": compiled}
+    )
 
 
 def _levels(request: Request) -> JSONResponse:
@@ -168,27 +165,11 @@ async def _par(request: Request) -> JSONResponse:
     return JSONResponse({"par": found["par"], "gold": gold, "score": score(found["par"], gold)})
 
 
-def _best(request: Request) -> JSONResponse:
-    return JSONResponse(_studio(request).leaderboard.best(request.path_params["id"]))
-
-
-def _episode(request: Request) -> JSONResponse:
-    """Return {"code", "levels": ids of the five levels, "best": best runs of the episode}."""
-    studio, code = _studio(request), request.path_params["code"]
-    return JSONResponse({"code": code, "levels": studio.library.episode(code), "best": studio.leaderboard.best(code)})
-
-
-def _level_file(request: Request) -> Response:
-    format = _one_of(request, "format", tuple(LEVEL_FORMATS))
-    found = _studio(request).library.level(request.path_params["id"]).level
-    data = found.to_bytes() if format == "map" else found.to_text().encode()
-    return _download(data, file_name(found) + LEVEL_FORMATS[format])
-
-
-async def _open_file(request: Request) -> JSONResponse:
-    """Open the file in the body of the request; the file's name is in the header X-File-Name."""
-    name = unquote(request.headers.get("x-file-name", ""))
-    return JSONResponse(await run_in_threadpool(_studio(request).library.open, await request.body(), name))
+async def _add_level(request: Request) -> JSONResponse:
+    """Add a level of the page, {"map": base64 of its file, "name", "category"}, for agents to play; return {"level": id}."""
+    message = await playing.read_message(request, {"map": str, "name": str, "category": str})
+    level = await run_in_threadpool(level_of, message["map"])
+    return JSONResponse({"level": _studio(request).library.add(level, message["name"], message["category"] or None)})
 
 
 def _replays(request: Request) -> JSONResponse:
@@ -201,68 +182,36 @@ def _replay_run(request: Request) -> JSONResponse:
     return JSONResponse(library.run(replay.level, replay.inputs, label))
 
 
-def _recordings(request: Request) -> JSONResponse:
-    studio = _studio(request)
-    return JSONResponse({"recordings": studio.recordings.cards(), "demonstrations": studio.demonstrations.summary()})
+def _demonstrations(request: Request) -> JSONResponse:
+    return JSONResponse(_studio(request).demonstrations.summary())
 
 
-def _recording_run(request: Request) -> JSONResponse:
-    studio = _studio(request)
-    run = studio.recordings.recording(request.path_params["number"])
-    studio.library.add(run.level)
-    return JSONResponse(studio.library.run(run.level, run.inputs, run.label))
+async def _add_demonstration(request: Request) -> JSONResponse:
+    """Write a run, {"map": base64 of the level's file, "inputs": base64, "category"}, to the demonstrations."""
+    message = await playing.read_message(request, {"map": str, "inputs": str, "category": str})
+    demonstrations, inputs = _studio(request).demonstrations, playing.checked_inputs(message)
 
+    def add() -> Document:
+        return demonstrations.add(inputs, LevelBank([level_of(message["map"])]), message["category"] or None)
 
-def _recording_file(request: Request) -> Response:
-    format, stored = _one_of(request, "format", FORMATS), _studio(request).recordings
-    name, data = stored.recording(request.path_params["number"]).file(format)
-    stored.mark_saved(request.path_params["number"])
-    return _download(data, name)
-
-
-def _recordings_file(request: Request) -> Response:
-    stored = _studio(request).recordings
-    data, numbers = stored.file_of_all()
-    stored.mark_saved(*numbers)
-    return _download(data, FILE_OF_ALL)
-
-
-def _remove_recording(request: Request) -> JSONResponse:
-    _studio(request).recordings.remove(request.path_params["number"])
-    return JSONResponse({})
-
-
-def _add_demonstration(request: Request) -> JSONResponse:
-    studio = _studio(request)
-    run = studio.recordings.recording(request.path_params["number"])
-    studio.library.add(run.level)
-    added = studio.demonstrations.add(run, studio.library.bank(run.level.fingerprint))
-    studio.recordings.mark_saved(run.number)
-    return JSONResponse(added)
+    return JSONResponse(await run_in_threadpool(add))
 
 
 routes: list[BaseRoute] = [
     Route("/", _page),
-    Route("/static/colours.css", _colours),
-    Mount("/static", StaticFiles(directory=STATIC)),
+    Route("/studio/static/colours.css", _colours),
+    Mount("/studio/static", StaticFiles(directory=STATIC)),
     Mount("/wasm", StaticFiles(directory=KERNELS)),
     Route("/api/state", _state),
     Route("/api/levels", _levels),
+    Route("/api/levels", _add_level, methods=["POST"]),
     Route("/api/levels/{id}", _level),
-    Route("/api/levels/{id}/file", _level_file),
-    Route("/api/levels/{id}/best", _best),
     Route("/api/levels/{id}/par", _par),
-    Route("/api/episodes/{code}", _episode),
     Route("/api/film", _film),
-    Route("/api/open", _open_file, methods=["POST"]),
     Route("/api/replays", _replays),
     Route("/api/replays/{number:int}/run", _replay_run),
-    Route("/api/recordings", _recordings),
-    Route("/api/recordings/file", _recordings_file),
-    Route("/api/recordings/{number:int}", _remove_recording, methods=["DELETE"]),
-    Route("/api/recordings/{number:int}/run", _recording_run),
-    Route("/api/recordings/{number:int}/file", _recording_file),
-    Route("/api/recordings/{number:int}/demonstration", _add_demonstration, methods=["POST"]),
+    Route("/api/demonstrations", _demonstrations),
+    Route("/api/demonstrations", _add_demonstration, methods=["POST"]),
     *playing.routes,
     *watching.routes,
     *editing.routes,

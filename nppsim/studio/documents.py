@@ -62,6 +62,7 @@ import numpy as np
 
 from nppsim.bank import LevelBank
 from nppsim.compile import LevelGeometry
+from nppsim.errors import UserError
 from nppsim.levels import kinds
 from nppsim.levels.ids import episode_of
 from nppsim.levels.level import MODE, ORIENTATION, POSITION_UNIT, TYPE, Level, is_left_out
@@ -287,6 +288,16 @@ def run_document(bank: LevelBank, inputs: np.ndarray, label: str = "", colour: s
 def packed_text(data: np.ndarray | bytes) -> str:
     """Return bytes, or those of an array, as base64 text."""
     return base64.b64encode(bytes(data)).decode("ascii")
+
+
+def level_of(text: str) -> Level:
+    """Return the level of a map file in base64.  Raises LevelError, and StudioError for other text."""
+    try:
+        return Level.from_bytes(base64.b64decode(text, validate=True), "the level")
+    except ValueError as error:
+        if isinstance(error, UserError):
+            raise
+        raise StudioError(f"map must be base64 ({error})") from error
 
 
 def input_bytes(text: Any) -> np.ndarray:

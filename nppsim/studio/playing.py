@@ -1,4 +1,4 @@
-"""Results of play in the page: stored runs and the leaderboard; and agents that play on from a frame of a run."""
+"""Agents that play on from a frame of a run; checks of messages from the page."""
 
 from typing import Any
 
@@ -9,15 +9,11 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
 from nppsim.io.reading import mismatch, parse_json
-from nppsim.physics.outcomes import DIED, NAMES, UNFINISHED, WON
+from nppsim.physics.outcomes import UNFINISHED
 from nppsim.studio.documents import MAX_RUN_FRAMES, Document, input_bytes, packed_text
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
-from nppsim.studio.leaderboard import PERSON
 from nppsim.studio.sockets import HELP
-
-MAX_LABEL = 100  # characters
-_OUTCOMES = (UNFINISHED, NAMES[WON], NAMES[DIED])
 
 
 async def read_message(request: Request, shape: dict) -> dict:
@@ -28,50 +24,10 @@ async def read_message(request: Request, shape: dict) -> dict:
     return message
 
 
-async def _store(request: Request) -> JSONResponse:
-    """Store a run; return {"stored": ``Recording.card``}."""
-    message = await read_message(request, {"level": str, "inputs": str, "outcome": str, "gold": int, "label": str})
-    label, outcome, studio = message["label"], message["outcome"], request.app.state.studio
-    if len(label) > MAX_LABEL:
-        raise StudioError(f"the label has {len(label)} characters; at most {MAX_LABEL} are allowed")
-    if not label.isprintable():
-        raise StudioError(f"the label {label!r} has unprintable characters; use printable ones")
-    if outcome not in _OUTCOMES:
-        raise StudioError(f"outcome is {outcome!r}; give one of {', '.join(_OUTCOMES)}")
-    shown = studio.library.level(message["level"])
-    inputs = _inputs(message)
-    stored = studio.recordings.store(shown.level, inputs, outcome, label, shown.category, message["gold"])
-    return JSONResponse({"stored": stored.card()})
-
-
-async def _score_level(request: Request) -> JSONResponse:
-    id = request.path_params["id"]
-    request.app.state.studio.library.level(id)  # raises an error for an unknown level
-    return await _score(request, id, 1)
-
-
-async def _score_episode(request: Request) -> JSONResponse:
-    code = request.path_params["code"]
-    return await _score(request, code, len(request.app.state.studio.library.episode(code)))
-
-
-async def _score(request: Request, id: str, levels: int) -> JSONResponse:
-    """Add a run that won to the leaderboard; return the best runs."""
-    message = await read_message(request, {"name": str, "frames": int, "gold": int})
-    name, frames, gold = message["name"], message["frames"], message["gold"]
-    if not 0 < len(name) <= MAX_LABEL:
-        raise StudioError(f"the name {name!r} needs 1 to {MAX_LABEL} characters")
-    if frames < levels or gold < 0:
-        raise StudioError(f"a run of {frames} frames with {gold} pieces of gold is impossible")
-    board = request.app.state.studio.leaderboard
-    board.add(id, PERSON, name, frames, gold, levels)
-    return JSONResponse(board.best(id))
-
-
 async def _continue(request: Request) -> JSONResponse:
     """Let an agent play on after inputs; return {"inputs": base64 of the inputs after them, "name": of the agent}."""
     message = await read_message(request, {"level": str, "inputs": str, "agent": str})
-    inputs, studio = _inputs(message), request.app.state.studio
+    inputs, studio = checked_inputs(message), request.app.state.studio
 
     def played() -> Document:
         game = Game(studio.library.bank(message["level"]))
@@ -86,7 +42,8 @@ async def _continue(request: Request) -> JSONResponse:
     return JSONResponse(await to_thread.run_sync(played, limiter=studio.limiter))
 
 
-def _inputs(message: dict[str, Any]) -> np.ndarray:
+def checked_inputs(message: dict[str, Any]) -> np.ndarray:
+    """Return the inputs of a message, uint8[frames].  Raises StudioError for invalid and for too many inputs."""
     inputs = input_bytes(message["inputs"])
     if len(inputs) > MAX_RUN_FRAMES:
         raise StudioError(f"the run has {len(inputs):,} frames; at most {MAX_RUN_FRAMES:,} are allowed")
@@ -94,8 +51,5 @@ def _inputs(message: dict[str, Any]) -> np.ndarray:
 
 
 routes: list[BaseRoute] = [
-    Route("/api/recordings", _store, methods=["POST"]),
-    Route("/api/levels/{id}/best", _score_level, methods=["POST"]),
-    Route("/api/episodes/{code}/best", _score_episode, methods=["POST"]),
     Route("/api/continue", _continue, methods=["POST"]),
 ]

@@ -1,15 +1,16 @@
-/* Client of the server: requests and sockets with the token from the page's address (protocol: docs/lab/studio.md).
+/* Data of the studio: of its server, or of the files of an exported site (protocol: docs/lab/studio.md).
  *
  *     const level = await get("levels/" + id);
- *     const answer = await post("recordings/3/demonstration");
- *     const socket = new Socket("play");
- *     const { frame } = await socket.ask({ start: id });
+ *     const { demonstrations } = await features(); // what this studio can do
+ *     const socket = new Socket("watch");
+ *
+ * A site answers requests of get from files; it has no sockets, and post is not called there.
  */
 
-const MIB = 1 << 20;
-const MOST_BYTES = 4 * MIB; // limit on files, as in nppsim/studio/security.py
 const POLL_MS = 600;
 const TRY_LATER = 1013; // WebSocket close code: too many open sockets
+const ROOT = new URL("../../../", import.meta.url); // of the server or the site
+const isSite = document.documentElement.dataset.site !== undefined;
 let token = new URLSearchParams(location.search).get("token") ?? "";
 
 /** A request failed.  status: HTTP status, or 0 if the server did not answer. */
@@ -29,6 +30,12 @@ export function useAddress(text) {
 /** Return the JSON at a path below /api/. */
 export function get(path) {
   return request("GET", path);
+}
+
+/** Return what the studio can do besides playing: {demonstrations: write them, folders: save levels, follows: display an
+ *  experiment}. */
+export function features() {
+  return get("state");
 }
 
 /** Poll the studio and call put(text) with the progress while it compiles, until the returned function is called. */
@@ -53,45 +60,15 @@ export function post(path, body = {}) {
   return request("POST", path, JSON.stringify(body), { "Content-Type": "application/json" });
 }
 
-export function remove(path) {
-  return request("DELETE", path);
-}
-
-/** Open a file in the studio; return {level: id, levels: number of levels, category, run: run document or null,
- *  warnings}. */
-export async function openFile(file) {
-  if (file.size > MOST_BYTES)
-    throw new ApiError(
-      `${file.name} has ${(file.size / MIB).toFixed(1)} MB; the limit is ${MOST_BYTES / MIB} MB: ` +
-        "start the studio with --levels and the file's name",
-      413,
-    );
-  const data = await file.arrayBuffer().catch(() => {
-    throw new ApiError(`${file.name} cannot be read: drop files, not folders`, 400);
-  });
-  return request("POST", "open", data, { "X-File-Name": encodeURIComponent(file.name) });
-}
-
-/** Download a file from a path below /api/ under the name that the server sends; return the name. */
-export async function download(path) {
-  const answer = await ask("GET", path);
-  const name = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition") ?? "")?.[1] ?? "file";
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(await answer.blob());
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // the browser reads the object after the click
-  return name;
-}
-
 async function request(method, path, body, headers) {
   return (await ask(method, path, body, headers)).json();
 }
 
 async function ask(method, path, body, headers = {}) {
+  if (isSite) return askSite(path);
   let answer;
   try {
-    answer = await fetch("/api/" + path, { method, body, headers: { ...headers, "X-Studio-Token": token } });
+    answer = await fetch(new URL(`api/${path}`, ROOT), { method, body, headers: { ...headers, "X-Studio-Token": token } });
   } catch {
     document.dispatchEvent(new Event("studiolost"));
     throw new ApiError("the studio does not answer", 0);
@@ -103,6 +80,12 @@ async function ask(method, path, body, headers = {}) {
     reply.error ?? `the studio failed (${answer.status}); see its terminal for the reason`,
     answer.status,
   );
+}
+
+async function askSite(path) {
+  const answer = await fetch(new URL(`data/${path.replaceAll("/", "-")}.json`, ROOT)).catch(() => null);
+  if (answer?.ok) return answer;
+  throw new ApiError(answer ? "This level or run is not here; open its file or link again." : "You are offline.", 404);
 }
 
 /** Open a view; if that fails, destroy it, because its listeners would stay. */

@@ -9,11 +9,13 @@
  *     toast(text, kind)   show a message for a few seconds; kind: "", "good" or "bad"
  *     failed(error)       show an error
  *     openFiles(files)    open files as if they had been dropped
- *     opened              run document of the replay that was opened last, or null
+ *     opened              run that was opened last, {label, level, inputs}, or null
  */
 
-import { get, openFile, useAddress, whileCompiling } from "./api.js";
+import { features, get, useAddress, whileCompiling } from "./api.js";
 import { element, takesKeys } from "./elements.js";
+import { openFile } from "./library.js";
+import { openLink } from "./share.js";
 import { coloursSwitch, themeSwitch } from "./theme.js";
 
 // A hidden view has no tab of its own; tab: the tab that is highlighted instead.
@@ -87,6 +89,11 @@ async function showView() {
   const stopPolling = whileCompiling((text) => (loading.querySelector("p").textContent = text));
   failedView = false;
   try {
+    if (location.hash.startsWith("#level=")) {
+      history.replaceState(null, "", opened(await openLink(location.hash)));
+      showView();
+      return;
+    }
     const { show } = await import(wanted.module);
     const end = await show(root, studio, ...parts);
     if (number === shown) endView = end;
@@ -135,7 +142,7 @@ async function openFiles(files) {
   for (const file of files) {
     try {
       last = await openFile(file);
-      toast(last.levels > 1 ? `${file.name}: ${last.levels} levels are open` : `${file.name} is open`, "good");
+      toast(last.note, "good");
       const { warnings } = last;
       for (const text of warnings.slice(0, MOST_WARNINGS)) toast(`${file.name}: ${text}`, "bad");
       if (warnings.length > MOST_WARNINGS)
@@ -144,10 +151,15 @@ async function openFiles(files) {
       studio.failed(error);
     }
   }
-  if (!last) return;
-  studio.opened = last.run;
-  if (last.run) studio.go("#/replays/opened");
-  else studio.go(last.levels > 1 ? `#/levels/${encodeURIComponent(last.category)}` : `#/play/${last.level}`);
+  if (last?.levels > 1) studio.go(`#/levels/${encodeURIComponent(last.category)}`);
+  else if (last?.level) studio.go(opened(last));
+  else if (last) studio.go("#/replays");
+}
+
+/** Return the address that shows an opened level or run. */
+function opened({ level, run }) {
+  studio.opened = run;
+  return run ? "#/replays/opened" : `#/play/${level}`;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -209,7 +221,7 @@ addEventListener("keydown", (event) => {
 
 themeSwitch(document.getElementById("theme"));
 coloursSwitch(document.getElementById("colours"));
-get("state")
+features()
   .then(({ follows }) => {
     VIEWS.find(({ name }) => name === "run").hidden = !follows;
   }, studio.failed)

@@ -7,8 +7,8 @@
 import { Game } from "../../../wasm/game.js";
 import { Kernels, loadModule } from "../../../wasm/kernels.js";
 import { compileLevel, levelFromBytes, levelFromDraft } from "../../../wasm/level.js";
-import { get } from "./api.js";
 import { COLUMNS, EXIT, KINDS, ROWS, STEP, nameOf } from "./level_model.js";
+import { aboutLevel, findRun } from "./library.js";
 import { bytes } from "./recording.js";
 
 const MAX_RUN_FRAMES = 100_000; // 28 minutes of play
@@ -30,15 +30,15 @@ export async function loadEngine() {
 }
 let engine = null;
 
-/** Load a level of the studio and return its document. */
+/** Load a level and return its document. */
 export async function loadLevel(id) {
-  const [about] = await Promise.all([get(`levels/${id}`), loadEngine()]);
+  const [about] = await Promise.all([aboutLevel(id), loadEngine()]);
   return levelDocument(levelFromBytes(bytes(about.map), about.name), about);
 }
 
-/** Load a run, {label, level: id, inputs}, and return its run document. */
+/** Load a run and return its run document.  path: as for findRun. */
 export async function loadRun(path, level = null) {
-  const run = await get(path);
+  const run = await findRun(path);
   return runDocument(level ?? (await loadLevel(run.level)), bytes(run.inputs), run.label);
 }
 

@@ -6,7 +6,8 @@
 import { get, post, whileCompiling } from "./api.js";
 import { element, panel, seconds } from "./elements.js";
 import { PlayedRun, loadLevel, runDocument } from "./engine.js";
-import { storeRun } from "./live.js";
+import { findRun, shareLevel } from "./library.js";
+import { addRun } from "./store.js";
 import { storeDialog } from "./store_dialog.js";
 import { Player, RUN_COLOURS } from "./player.js";
 import { bytes, concatenated, emptyRun, text } from "./recording.js";
@@ -23,10 +24,10 @@ const KEYS =
   "1 2 3: left, jump, right · insert, delete · arrows: cursor, with shift: select · " +
   "ctrl+Z Y: undo, redo · ctrl+C X V · F: try all actions · B: branch";
 
-/** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/recordings/3 adds that run as
+/** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/runs/3 adds that run as
  *  one. */
 export async function show(root, studio, id, kind, number) {
-  const [level, run] = await Promise.all([loadLevel(id), kind ? get(`${kind}/${number}/run`) : null]);
+  const [level, run] = await Promise.all([loadLevel(id), kind ? findRun(`${kind}/${number}`) : null]);
   const view = new InputEditor(root, studio, level);
   if (run) view.branches.push({ name: run.label || "run", inputs: bytes(run.inputs) });
   if (!view.branches.length) view.branches.push({ name: "branch 1", inputs: new Uint8Array(BLANK) });
@@ -210,6 +211,7 @@ class InputEditor {
     const stopPolling = whileCompiling((words) => (this.status.textContent = words));
     try {
       const before = text(inputs.subarray(0, frame));
+      await shareLevel(this.level.id);
       const answer = await post("continue", { level: this.level.id, inputs: before, ...request });
       this.add(`${answer.name} from ${frame}`, concatenated(Uint8Array, inputs.subarray(0, frame), bytes(answer.inputs)));
     } catch (error) {
@@ -266,7 +268,12 @@ class InputEditor {
   storeRun() {
     const { outcome, frames } = this.run;
     const run = { inputs: this.played.inputs, outcome, gold: this.run.gold(frames) };
-    const game = { frame: { o: outcome, f: frames }, store: (label) => storeRun(this.level, { label, ...run }) };
+    const game = {
+      level: this.level,
+      run,
+      frame: { o: outcome, f: frames },
+      store: (label) => addRun(this.level, { label, ...run }),
+    };
     return storeDialog(game);
   }
 

@@ -9,6 +9,8 @@ import { element, panel, seconds, supportBanner, table } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { INPUTS } from "./input_byte.js";
 import { RecordedRuns, bestTime, storeBest } from "./recorded_runs.js";
+import { copyLink } from "./share.js";
+import { best as bestRuns } from "./store.js";
 import { storeDialog } from "./store_dialog.js";
 import { LiveGame } from "./live.js";
 import { keysPanel } from "./keys.js";
@@ -27,7 +29,7 @@ export async function show(root, studio, id) {
     studio.go("#/levels");
     return undefined;
   }
-  const [level, best] = await Promise.all([loadLevel(id), get(`levels/${id}/best`)]);
+  const [level, best] = await Promise.all([loadLevel(id), bestRuns(id)]);
   const play = new Play(root, studio, level, best);
   return () => play.destroy();
 }
@@ -86,7 +88,7 @@ export class Play {
         })
         .finally(stopPolling);
       if (isTime) level.par = found.par;
-      if (found.par) get(`levels/${level.id}/best`).then((best) => this.showBest(best), this.studio.failed);
+      if (found.par) bestRuns(level.id).then((best) => this.showBest(best), this.studio.failed);
     }
     if (objective !== this.objective.value) return; // another one was chosen in the meantime
     const points = isTime || !found.par ? "" : ` · ${found.gold} gold · score ${found.score.toFixed(3)}`;
@@ -300,6 +302,11 @@ export class Play {
     this.canvas.focus();
   }
 
+  copyLink() {
+    const inputs = this.game.frame.o === "won" ? this.game.run.inputs : null;
+    copyLink(this.studio, this.level, inputs).catch(this.studio.failed);
+  }
+
   // -------------------------------------------------------------------------------------------------------------------
   // The page
 
@@ -483,6 +490,12 @@ export class Play {
               button("Restart", "restart", { class: "primary" }),
               this.pauseButton,
               button("Store run …", "store"),
+              element("button", {
+                type: "button",
+                text: "Copy link",
+                title: "a link to this level; after a win, with your run",
+                onclick: () => this.copyLink(),
+              }),
               this.viewButton,
               this.level.next &&
                 element("a", {

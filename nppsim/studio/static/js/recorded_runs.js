@@ -5,6 +5,7 @@ import { element, seconds } from "./elements.js";
 import { loadRun } from "./engine.js";
 import { RUN_COLOURS } from "./player.js";
 import { Recording, emptyRun } from "./recording.js";
+import { storedRuns } from "./store.js";
 
 const STORE = "nppsim.best";
 const bests = new Map(); // level id -> history of the best run in this tab
@@ -47,7 +48,7 @@ export class RecordedRuns {
   }
 
   async load() {
-    const [{ replays }, { recordings }] = await Promise.all([get("replays"), get("recordings")]);
+    const [{ replays }, runs] = await Promise.all([get("replays"), storedRuns()]);
     const of = (list, path) =>
       list
         .filter(({ level }) => level === this.level.id)
@@ -55,9 +56,9 @@ export class RecordedRuns {
           key: `${path}/${one.number}`,
           label: one.label,
           frames: one.frames,
-          fetch: async () => new Recording(await loadRun(`${path}/${one.number}/run`, this.level), this.level),
+          fetch: async () => new Recording(await loadRun(`${path}/${one.number}`, this.level), this.level),
         }));
-    const recorded = [...of(recordings, "recordings").reverse(), ...of(replays, "replays")].slice(0, MOST);
+    const recorded = [...of(runs, "runs"), ...of(replays, "replays")].slice(0, MOST);
     const played = this.sources.filter(({ request }) => request?.agent);
     this.setSources([this.playedSource("the planner", { planner: true }), ...played, ...recorded]);
   }
