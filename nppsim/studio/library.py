@@ -18,7 +18,7 @@ from nppsim.errors import ConfigError
 from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels import kinds
 from nppsim.levels.campaign import is_campaign_file
-from nppsim.levels.level import TYPE, Level
+from nppsim.levels.level import TEXT_SUFFIX, TYPE, Level
 from nppsim.levels.level_set import INDEX, SINGLE, LevelSet, LevelSetError
 from nppsim.levels.tiles import SOLID
 from nppsim.replays.playback import entries_of, find_files
