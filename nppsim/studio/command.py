@@ -5,13 +5,11 @@ import errno
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import webbrowser
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from nppsim.errors import ConfigError, import_optional
@@ -21,8 +19,6 @@ from nppsim.studio.security import LOOPBACK, MAX_BODY, Access, is_local
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-
-    from nppsim.studio.recordings import Recordings
 
 PORT = 8765
 EVERY_ADDRESS = ("0.0.0.0", "::")  # hosts that mean all addresses of this machine
@@ -87,9 +83,7 @@ def run(arguments: argparse.Namespace) -> None:
     from nppsim.studio.agent_registry import AgentRegistry
     from nppsim.studio.app import Studio, create_app
     from nppsim.studio.game import play_one_frame
-    from nppsim.studio.leaderboard import FILE, Leaderboard, data_folder
     from nppsim.studio.library import Library
-    from nppsim.studio.plans import prepared_file
 
     check_output_folder(arguments.demonstrations, "--demonstrations")
     # The networks are too small to gain from threads, and live play needs the cores.
@@ -106,8 +100,6 @@ def run(arguments: argparse.Namespace) -> None:
     access = Access(arguments.host)
     with listening(arguments.host, arguments.port) as listener:
         compile_ahead()
-        if not prepared_file().exists():  # compiling in this process would leave 230 MB allocated
-            subprocess.run([sys.executable, "-m", "nppsim.studio.game"], check=False)
         play_one_frame()
         every = arguments.host in EVERY_ADDRESS
         loopback = "::1" if arguments.host == "::" else LOOPBACK
@@ -120,10 +112,8 @@ def run(arguments: argparse.Namespace) -> None:
             threading.Thread(target=_end_with_input, daemon=True).start()
         if not arguments.no_browser:
             webbrowser.open(address)
-        studio = Studio(library, arguments.demonstrations, registry, Leaderboard(data_folder() / FILE))
-        studio.prepares = True
-        recordings = None if arguments.end_with_input else studio.recordings  # the warning would not be seen
-        serve(create_app(studio, access), listener, recordings)
+        studio = Studio(library, arguments.demonstrations, registry)
+        serve(create_app(studio, access), listener)
 
 
 def _end_with_input() -> None:
@@ -156,27 +146,9 @@ def address_of(listener: socket.socket, host: str, access: Access) -> str:
     return f"http://{name}:{listener.getsockname()[1]}/?token={access.token}"
 
 
-def serve(app: "Starlette", listener: socket.socket, recordings: "Recordings | None" = None) -> None:
-    """Serve the studio until Ctrl-C or a signal.
-
-    recordings: stored runs; if some of them are unsaved, the first Ctrl-C only prints a warning.
-    """
+def serve(app: "Starlette", listener: socket.socket) -> None:
+    """Serve the studio until Ctrl-C or a signal."""
     import uvicorn
-
-    class Server(uvicorn.Server):
-        warned = False
-
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            count = recordings.unsaved if recordings is not None else 0
-            if sig == signal.SIGINT and count and not self.warned:
-                self.warned = True
-                runs = "1 stored run is" if count == 1 else f"{count} stored runs are"
-                print(
-                    f"{runs} not saved: save all under Runs in the page, or press Ctrl-C again to discard them",
-                    flush=True,
-                )
-            else:
-                super().handle_exit(sig, frame)
 
     config = uvicorn.Config(
         app,
@@ -186,4 +158,4 @@ def serve(app: "Starlette", listener: socket.socket, recordings: "Recordings | N
         timeout_graceful_shutdown=2,  # s; open tabs would otherwise delay the exit
     )
     with suppress(KeyboardInterrupt):
-        Server(config).run(sockets=[listener])
+        uvicorn.Server(config).run(sockets=[listener])

@@ -2,12 +2,11 @@
 
 The protocol is in docs/lab/studio.md.
 
-Agents play live, at most AHEAD frames ahead of the display.  Agents run in a few threads that all sockets share, the
-planner in its own process (``plans``).  A task is cancelled when its socket closes or requests another task of the same
+Agents play live, at most AHEAD frames ahead of the display.  Agents run in a few threads that all sockets share.
+A task is cancelled when its socket closes or requests another task of the same
 kind.
 """
 
-import base64
 import itertools
 from contextlib import closing
 from dataclasses import asdict
@@ -25,15 +24,11 @@ from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.io.reading import mismatch
 from nppsim.levels.level import Level
-from nppsim.physics.outcomes import NAMES, WON
-from nppsim.planner.settings import OBJECTIVES, TIME
 from nppsim.replays.diff import compare_replays
 from nppsim.replays.replay import Replay
-from nppsim.studio.documents import Document, RunWriter
+from nppsim.studio.documents import Document, RunWriter, input_bytes
 from nppsim.studio.episodes import Episode, layout_document
 from nppsim.studio.errors import StudioError
-from nppsim.studio.leaderboard import AGENT
-from nppsim.studio.plans import PLANNERS
 from nppsim.studio.sockets import HELP, BackgroundTasks, send, serve
 
 AHEAD = 600  # maximum number of frames that an agent plays ahead of the displayed frame
@@ -47,9 +42,8 @@ _ENDS_PER_MESSAGE = 64
 _MAX_SEED = (1 << 53) - 1  # largest integer that JavaScript represents exactly
 _RUN = (
     {"agent": str, "seed": int, "deterministic": bool},
-    {"planner": (bool, str)},
+    {"label": str, "inputs": str},
     {"replay": int},
-    {"recording": int},
 )
 _SHAPES: dict[str, Any] = {
     "watch": {"number": int, "level": str, "runs": [_RUN]},
@@ -109,9 +103,7 @@ class Watcher:
             if "agent" in run:
                 inputs_of_run[head["run"]] = await self._play_agent(head, run, bank)
                 return
-            inputs, label = await (
-                self._planned(bank, run["planner"]) if "planner" in run else self._recorded(run, bank)
-            )
+            inputs, label = await self._recorded(run, bank)
             writer = await self._in_thread(RunWriter, bank)
             await self._send(head | {"label": label, "start": writer.start})
             part = await self._in_thread(writer.play, inputs)
@@ -122,7 +114,6 @@ class Watcher:
         inputs_of_run[head["run"]] = inputs[: part["frames"]]
 
     async def _play_agent(self, head: Document, run: Document, bank: LevelBank) -> np.ndarray:
-        await self._studio.plans.ready()
         agent = await self._in_thread(self._studio.registry.agent, run["agent"])
         settings = {"seed": run["seed"], "deterministic": run["deterministic"]}
         episode = await self._in_thread(lambda: Episode(bank, agent, **settings))
@@ -136,31 +127,15 @@ class Watcher:
                 await self._send(head | {"parts": parts, "over": episode.outcome})
         finally:
             episode.close()
-        if episode.outcome == NAMES[WON]:
-            level, gold = bank.levels[0].fingerprint, int(episode.game.ninja["gold"])
-            await self._in_thread(self._studio.leaderboard.add, level, AGENT, agent.name, episode.game.frame, gold)
         return episode.inputs
 
-    async def _planned(self, bank: LevelBank, objective: bool | str) -> tuple[np.ndarray, str]:
-        """Return inputs and label of the planner's run.  objective: that of the planner; true or false: "time"."""
-        objective = TIME if isinstance(objective, bool) else objective
-        if objective not in OBJECTIVES:
-            raise StudioError(f"planner is {objective!r}; give true or one of {', '.join(OBJECTIVES)}")
-        found = await self._studio.plans.answer(bank.levels[0], objective)
-        if found["par"] is None:
-            raise StudioError("the planner found no run of this level")
-        return np.frombuffer(base64.b64decode(found["inputs"]), np.uint8), PLANNERS[objective]
-
     async def _recorded(self, run: Document, bank: LevelBank) -> tuple[np.ndarray, str]:
-        if "replay" in run:
-            replay, label = await self._in_thread(self._studio.library.replay, run["replay"])
-            level, inputs = replay.level, replay.inputs
-        else:
-            stored = self._studio.recordings.recording(run["recording"])
-            level, inputs, label = stored.level, stored.inputs, stored.label
-        if level.fingerprint != bank.levels[0].fingerprint:
+        if "inputs" in run:
+            return input_bytes(run["inputs"]), run["label"]
+        replay, label = await self._in_thread(self._studio.library.replay, run["replay"])
+        if replay.level.fingerprint != bank.levels[0].fingerprint:
             raise StudioError(f"{label} was recorded on another level")
-        return inputs, label
+        return replay.inputs, label
 
     # ---------------------------------------------------------------------------------------------- where episodes end
     async def _count_deaths(self, request: Document) -> None:

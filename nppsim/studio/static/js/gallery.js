@@ -6,6 +6,7 @@ import { removeLevels } from "./store.js";
 import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
 import { loadLevel, runDocument } from "./engine.js";
 import { onThemeChange } from "./pen.js";
+import { planned, storedPlan } from "./planner.js";
 import { Player } from "./player.js";
 import { bytes } from "./recording.js";
 import { Scene } from "./scene.js";
@@ -80,6 +81,7 @@ export async function show(root, studio, category) {
       category,
       top: 0,
     });
+  for (const card of levels) card.par ??= storedPlan(card.id)?.frames ?? null;
   if (!levels.some((card) => categoryOf(card) === chosen.category)) chosen.category = "";
   if (!levels.length) {
     root.append(
@@ -430,6 +432,7 @@ class Painter {
     this.documents = new Map();
     this.waiting = new Set();
     this.ids = new WeakMap();
+    this.ending = new AbortController(); // ends the search
     this.pars = new Map(); // visible picture -> [card, found], of levels whose par time is unknown
     this.observer = new IntersectionObserver((entries) => this.see(entries), { rootMargin: "200px" });
     this.endTheme = onThemeChange(() => {
@@ -440,6 +443,7 @@ class Painter {
 
   destroy() {
     this.ended = true;
+    this.ending.abort();
     this.observer.disconnect();
     this.endTheme();
     this.scene.destroy();
@@ -492,7 +496,7 @@ class Painter {
       const [picture, [card, found]] = next;
       this.pars.delete(picture);
       try {
-        card.par = (await get(`levels/${card.id}/par`)).par;
+        card.par = (await planned(card.id, "time", { signal: this.ending.signal }))?.frames ?? null;
       } catch {
         break; // the level can be played nevertheless
       }

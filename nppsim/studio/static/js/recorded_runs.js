@@ -3,6 +3,7 @@
 import { Socket, get, whileCompiling } from "./api.js";
 import { element, seconds } from "./elements.js";
 import { loadRun } from "./engine.js";
+import { withInputs } from "./planner.js";
 import { RUN_COLOURS } from "./player.js";
 import { Recording, emptyRun } from "./recording.js";
 import { storedRuns } from "./store.js";
@@ -224,7 +225,8 @@ function dot(colour) {
 }
 
 /** Let the planner or an agent play a level; resolves to the Recording. */
-function playedRun(level, request) {
+async function playedRun(level, wanted) {
+  const request = await withInputs(level.id, wanted);
   return new Promise((resolve, reject) => {
     const socket = new Socket("watch");
     let recording = null;

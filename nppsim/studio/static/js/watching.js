@@ -8,8 +8,10 @@
 import { ApiError, whileCompiling } from "./api.js";
 import { DecisionLog } from "./decision_panels.js";
 import { decodePaths, draw, gridPicture } from "./overlays.js";
+import { withInputs } from "./planner.js";
 import { Player, RUN_COLOURS } from "./player.js";
 import { emptyRun } from "./recording.js";
+import { addBest } from "./store.js";
 
 let latest = 0; // number of the latest request; answers to earlier ones are ignored
 
@@ -35,6 +37,7 @@ export class Watching {
     this.requests = [];
     this.paths = new Map();
     this.number = 0;
+    this.work = new AbortController(); // ends searches of the planner
   }
 
   show(requests) {
@@ -50,11 +53,26 @@ export class Watching {
     this.stopPolling?.();
     this.stopPolling = whileCompiling((text) => (this.player.state.textContent = text));
     this.number = ++latest;
-    this.socket.send({ watch: { number: this.number, level: this.level.id, runs: requests } });
+    this.send(requests, this.number);
     this.changed();
   }
 
+  /** Request the runs from the server, those of the planner after their search. */
+  async send(requests, number) {
+    this.work.abort();
+    this.work = new AbortController();
+    const { signal } = this.work;
+    const ready = (request) =>
+      withInputs(this.level.id, request, { signal }).catch((error) => {
+        if (!signal.aborted) this.failed(error);
+        return { label: "planner", inputs: "" };
+      });
+    const runs = await Promise.all(requests.map(ready));
+    if (!signal.aborted) this.socket.send({ watch: { number, level: this.level.id, runs } });
+  }
+
   destroy() {
+    this.work.abort();
     this.stopPolling?.();
     this.player?.destroy();
   }
@@ -95,6 +113,7 @@ export class Watching {
     for (const { decision, paths } of parts) if (decision) one.log.add(decision, paths);
     if (over) {
       one.over = over;
+      this.score(this.requests[run], one);
       if (parts.length) parts[parts.length - 1].outcome = over; // may be a time-out, which run parts do not know
     }
     this.player.extend(one.index, parts);
@@ -114,6 +133,14 @@ export class Watching {
   }
 
   /** Return the drawing functions for a frame; also report the frame to the server and to the panels. */
+  /** Add an agent's run that has won to the best runs. */
+  score({ agent }, { index, over }) {
+    if (!agent || over !== "won") return;
+    const { recording } = this.player.runs[index];
+    const { frames, label } = recording;
+    addBest(this.level.id, { kind: "agent", name: label, frames, gold: recording.gold(frames) }).catch(this.failed);
+  }
+
   overlay(frame) {
     if (Math.abs(frame - this.reported) >= REPORT_EVERY) {
       this.reported = frame;
