@@ -29,6 +29,9 @@ def flags(parser: Parser) -> None:
     """Add the flags of the command ``studio``."""
     _common_flags(parser)
     parser.add_argument("--run", metavar="EXPERIMENT", help="folder of an experiment whose training is displayed live")
+    parser.add_argument(
+        "--export", metavar="DIR", help="write the page with its levels and replays as files for a static host, and exit"
+    )
     parser.set_defaults(level=None)
 
 
@@ -36,7 +39,7 @@ def watch_flags(parser: Parser) -> None:
     """Add the flags of the command ``watch``."""
     parser.add_argument("level", metavar="LEVEL", help="level file on which an agent plays")
     _common_flags(parser)
-    parser.set_defaults(run=None)
+    parser.set_defaults(run=None, export=None)
 
 
 def _common_flags(parser: Parser) -> None:
@@ -76,7 +79,14 @@ def _common_flags(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Serve the studio until Ctrl-C.  Raises UserError for invalid folders and files, and for a port in use."""
+    """Serve the studio until Ctrl-C, or export it.  Raises UserError for invalid folders and files, and a port in use."""
+    if arguments.export is not None:
+        from nppsim.studio.export import export
+        from nppsim.studio.library import Library
+
+        export(arguments.export, Library(arguments.levels, arguments.replays))
+        print(f"the site is in {arguments.export}")
+        return
     check_packages()
     from nppsim.batch import compile_ahead
     from nppsim.levels.level import Level

@@ -9,8 +9,8 @@
 
 const POLL_MS = 600;
 const TRY_LATER = 1013; // WebSocket close code: too many open sockets
-const ROOT = new URL("../../../", import.meta.url); // of the server or the site
-const isSite = document.documentElement.dataset.site !== undefined;
+export const ROOT = new URL("../../../", import.meta.url); // of the server or the site
+export const isSite = document.documentElement.dataset.site !== undefined;
 let token = new URLSearchParams(location.search).get("token") ?? "";
 
 /** A request failed.  status: HTTP status, or 0 if the server did not answer. */

@@ -12,7 +12,7 @@
  *     opened              run that was opened last, {label, level, inputs}, or null
  */
 
-import { features, get, useAddress, whileCompiling } from "./api.js";
+import { ROOT, features, get, isSite, useAddress, whileCompiling } from "./api.js";
 import { element, takesKeys } from "./elements.js";
 import { openFile } from "./library.js";
 import { openLink } from "./share.js";
@@ -230,5 +230,6 @@ features()
     showView();
   });
 acceptDrops();
+if (isSite) navigator.serviceWorker?.register(new URL("worker.js", ROOT)).catch(() => {}); // it works online without
 addEventListener("hashchange", showView);
 document.addEventListener("studiolost", waitForStudio);

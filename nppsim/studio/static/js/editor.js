@@ -171,9 +171,9 @@ function commandsOf(editor, drawn, studio, can) {
     if (!stays) await removeLevels([before.id]); // an earlier version of this level
     return id;
   };
-  const guarded = (job) => () => job().catch((error) => studio.failed(error));
+  const guarded = (job) => () => Promise.resolve().then(job).catch(studio.failed);
   const save = (format) =>
-    guarded(async () => {
+    guarded(() => {
       const level = levelFromDraft(draftOf(editor.state));
       const name = fileName({ title: level.title, id: "level" }) + (format === "map" ? ".map" : ".level");
       saveFile(format === "map" ? levelToBytes(level) : levelToText(level), name);

@@ -113,11 +113,11 @@ export class Watching {
     for (const { decision, paths } of parts) if (decision) one.log.add(decision, paths);
     if (over) {
       one.over = over;
-      this.score(this.requests[run], one);
       if (parts.length) parts[parts.length - 1].outcome = over; // may be a time-out, which run parts do not know
     }
     this.player.extend(one.index, parts);
     if (one.log && this.followed === one) this.panels?.updateCharts();
+    if (over) this.score(this.requests[run], one);
     if (over) this.settle();
   }
 
