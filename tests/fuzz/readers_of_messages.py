@@ -17,7 +17,6 @@ from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import AGENT, Leaderboard
 from nppsim.studio.library import Library
 from nppsim.studio.recordings import Recordings
-from nppsim.studio.sessions import Session
 from tests.fuzz import damage
 from tests.fuzz.damage import Reader, named
 
@@ -30,7 +29,7 @@ def readers_of_messages() -> list[Reader]:
         Reader(
             "studio_file", "x.map", named(lambda path: Library().open(path.read_bytes(), path.name)), _files, in_files
         ),
-        Reader("studio_play", "x.json", named(_play), _messages_of_play, by_json),
+        Reader("studio_run", "x.json", named(_store), _stored_run, by_json),
         Reader("studio_watch", "x.json", named(_parsed), _watch, by_json),
         Reader("studio_leaderboard", "x.sqlite3", _read_leaderboard, _leaderboard, (damage.in_bytes, damage.in_place)),
         Reader("studio_draft", "x.json", named(_draft), _drafts, by_json),
@@ -47,20 +46,19 @@ def _files(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def _messages_of_play(folder: Path) -> list[Path]:
+def _stored_run(folder: Path) -> list[Path]:
+    level = min(card["id"] for card in Library().levels()["levels"])
     inputs = base64.b64encode(bytes(120)).decode()
-    begin = {"start": min(card["id"] for card in Library().levels()["levels"])}
-    steps = [begin | {"inputs": inputs}, {"step": [2, 2, 3]}, {"rewind": 61}, {"store": {"label": "a run"}}]
-    more = [{"edit": {"frame": 40, "inputs": inputs}}, {"preview": 20}, {"run": inputs}]
-    write_json(folder / "x.json", [*steps, *more, {"rewind": 0}, {"step": [0] * 30}])
+    write_json(folder / "x.json", {"level": level, "inputs": inputs, "outcome": "running", "gold": 2, "label": "a run"})
     return [folder / "x.json"]
 
 
-def _play(path: Path) -> None:
-    session = Session(Library(), Recordings(), Leaderboard())
-    messages = parse_json(path.read_bytes(), "the message", StudioError, "send JSON")
-    for message in messages if isinstance(messages, list) else [messages]:
-        json.dumps(session.answer(message))
+def _store(path: Path) -> None:
+    import_optional("starlette", "studio")
+    from nppsim.studio.playing import store
+
+    message = parse_json(path.read_bytes(), "the message", StudioError, "send JSON")
+    json.dumps(store(Library(), Recordings(), message))
 
 
 def _watch(folder: Path) -> list[Path]:

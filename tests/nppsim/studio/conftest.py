@@ -37,7 +37,7 @@ class Page:
         assert answer.status_code == status, answer.text
         return answer.json()
 
-    def socket(self, path="play"):
+    def socket(self, path="watch"):
         return self.connect(f"/ws/{path}?token={self.access.token}", Origin=ADDRESS)
 
     def connect(self, path, **headers):

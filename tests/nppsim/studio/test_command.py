@@ -55,11 +55,14 @@ def test_studio_serves_and_warns_of_unsaved_runs(started):
         assert json.load(answer)["levels"][0]["id"] == straight().fingerprint
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(f"{root}/api/levels", timeout=LIMIT_S)
-    origin, socket = root, f"{root.replace('http', 'ws')}/ws/play?token={token}"
-    with connect(socket, origin=origin, open_timeout=LIMIT_S, close_timeout=LIMIT_S) as game:
-        for message in ({"start": straight().fingerprint}, {"step": [2, 2]}, {"store": {"label": "mine"}}):
-            game.send(json.dumps(message))
-            assert "error" not in json.loads(game.recv(LIMIT_S))
+    origin, socket = root, f"{root.replace('http', 'ws')}/ws/watch?token={token}"
+    with connect(socket, origin=origin, open_timeout=LIMIT_S, close_timeout=LIMIT_S):
+        pass
+    run = {"level": straight().fingerprint, "inputs": "AgI=", "outcome": "running", "gold": 0, "label": "mine"}
+    request = urllib.request.Request(
+        f"{root}/api/recordings", json.dumps(run).encode(), {"X-Studio-Token": token, "Origin": origin}
+    )
+    urllib.request.urlopen(request, timeout=LIMIT_S).close()
     for whose, key in (("http://evil.example", token), (None, token), (origin, "wrong")):
         with pytest.raises(InvalidStatus, match="403"), connect(f"{socket.partition('=')[0]}={key}", origin=whose):
             pass

@@ -1,10 +1,11 @@
 /* The gallery of levels with search, filters and sorting.  Pictures are drawn when they become visible. */
 
 import { get } from "./api.js";
+import { runDocument } from "./documents.js";
 import { allLevels } from "./library.js";
 import { removeLevels } from "./store.js";
 import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
-import { loadLevel, runDocument } from "./engine.js";
+import { loadLevel } from "./engine.js";
 import { onThemeChange } from "./pen.js";
 import { planned, storedPlan } from "./planner.js";
 import { Player } from "./player.js";

@@ -4,8 +4,9 @@
  */
 
 import { get, post, whileCompiling } from "./api.js";
+import { PlayedRun, runDocument } from "./documents.js";
 import { element, panel, seconds } from "./elements.js";
-import { PlayedRun, loadLevel, runDocument } from "./engine.js";
+import { loadLevel } from "./engine.js";
 import { findRun, shareLevel } from "./library.js";
 import { levelOf, search } from "./planner.js";
 import { addRun } from "./store.js";

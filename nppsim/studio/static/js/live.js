@@ -1,6 +1,6 @@
 /* A game that is being played: inputs, states and looks of its frames. */
 
-import { PlayedRun } from "./engine.js";
+import { PlayedRun } from "./documents.js";
 import { addBest, addRun } from "./store.js";
 import { World } from "./world.js";
 

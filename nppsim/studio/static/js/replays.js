@@ -1,8 +1,9 @@
 /* View "Runs": lists stored runs and replays, and shows one of them, with the other runs of its level. */
 
 import { features, get } from "./api.js";
+import { runDocument } from "./documents.js";
 import { element, seconds } from "./elements.js";
-import { loadLevel, loadRun, runDocument } from "./engine.js";
+import { loadLevel, loadRun } from "./engine.js";
 import { allLevels, findRun, saveFile } from "./library.js";
 import { Player } from "./player.js";
 import { bytes } from "./recording.js";
