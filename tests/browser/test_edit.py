@@ -100,6 +100,7 @@ def test_editor_mouse_creates_saves_and_plays_level(page, studio):
         for place in places:
             page.mouse.click(*middle(page, *place))
     wait_for_status(page, "Finishable")
+    frames = int(re.search(r"\((\d+) frames\)", page.text_content("#editor-verdict"))[1])
     assert page.text_content("#editor-diagnostics") == ""
 
     page.get_by_label("Title").fill("Made by mouse")
@@ -111,7 +112,6 @@ def test_editor_mouse_creates_saves_and_plays_level(page, studio):
         entities=[(kinds.GOLD, 4 * 7 + 2, 50), (kinds.GOLD, 4 * 8 + 2, 50)],
     )  # fmt: skip
     assert (level.tiles[10:12, 2:15] == 0).all() and (level.tiles == 0).sum() == 26
-    frames = int(re.search(r"\((\d+) frames\)", page.text_content("#editor-verdict"))[1])
     assert frames == plan(level).frames
 
     page.click("text=Save as text")  # does not wait for the download, which the next page may cut short
@@ -247,7 +247,7 @@ def test_change_of_level_ends_search(page, studio):
     until(page, lambda: len(page.workers) == 1, "a search")
     page.keyboard.press("Control+a")
     page.keyboard.press("Delete")
-    wait_for_status(page, "Not a level yet")
+    wait_for_status(page, "cannot be finished")
     until(page, lambda: not page.workers, "the end of the search")
     page.keyboard.press("Control+z")
     until(page, lambda: len(page.workers) == 1, "another search")
