@@ -30,7 +30,9 @@ def flags(parser: Parser) -> None:
     _common_flags(parser)
     parser.add_argument("--run", metavar="EXPERIMENT", help="folder of an experiment whose training is displayed live")
     parser.add_argument(
-        "--export", metavar="DIR", help="write the page with its levels and replays as files for a static host, and exit"
+        "--export",
+        metavar="DIR",
+        help="write the page with its levels and replays as files for a static host, and exit",
     )
     parser.set_defaults(level=None)
 

@@ -17,12 +17,12 @@ from browsing import pinch, until
 
 CORRIDOR = [(2, 10), (14, 11)]  # tiles of a region that is opened
 SENT = """async (draft) => {
-    const { get, post } = await import("/static/js/api.js");
+    const { get, post } = await import("/studio/static/js/api.js");
     return get(`levels/${(await post("edit/level", { draft })).level}`);
 }"""
 # What is done to it leads to the same state and back.
 UNDONE = """async (draft) => {
-    const model = await import("/static/js/level_model.js");
+    const model = await import("/studio/static/js/level_model.js");
     const history = new model.History(model.stateOf(draft));
     const region = { column: 3, row: 4, width: 6, height: 5 };
     const operations = [
@@ -275,17 +275,17 @@ def test_undo_redo_restores_states(modules, starter):
 
 def test_mirror_and_kinds_equal_simulator(modules, starter):
     call = """async (draft) => {
-        const { draftOf, mirrorLevel, stateOf } = await import("/static/js/level_model.js");
+        const { draftOf, mirrorLevel, stateOf } = await import("/studio/static/js/level_model.js");
         return draftOf(mirrorLevel(stateOf(draft)));
     }"""
     for level in (starter[-1], everything()):
         assert level_of(modules.evaluate(call, draft_of(level)[0])) == mirror(level)
     tiles = """async () => {
-        const { mirroredTile } = await import("/static/js/level_model.js");
+        const { mirroredTile } = await import("/studio/static/js/level_model.js");
         return [...Array(256).keys()].map(mirroredTile);
     }"""
     assert modules.evaluate(tiles) == MIRRORED.tolist()
-    table = "async () => [...(await import('/static/js/level_model.js')).KINDS]"
+    table = "async () => [...(await import('/studio/static/js/level_model.js')).KINDS]"
     known = dict(map(tuple, modules.evaluate(table)))
     assert {kind for kind, what in known.items() if not what.get("leftOut")} == {kinds.NINJA, *kinds.CREATING}
     assert {kind for kind, what in known.items() if what.get("leftOut")} == set(kinds.WITHOUT_EFFECT)
@@ -299,8 +299,8 @@ def test_mirror_and_kinds_equal_simulator(modules, starter):
 def test_drawn_document_equals_server_document(modules, starter):
     """The editor draws levels from its own model: their documents are those of the server."""
     call = """async (draft) => {
-        const { stateOf } = await import("/static/js/level_model.js");
-        return (await import("/static/js/level_document.js")).documentOf(stateOf(draft));
+        const { stateOf } = await import("/studio/static/js/level_model.js");
+        return (await import("/studio/static/js/level_document.js")).documentOf(stateOf(draft));
     }"""
     for level in (*starter[::6], everything()):
         drawn = modules.evaluate(call, draft_of(level)[0])

@@ -23,7 +23,7 @@ LEVEL = LevelSet.open(STARTER_LEVELS)[0]  # who keeps running right finishes it
 def recorded(page):
     """A function that returns what the game of the page has got and given so far: input bytes, frame documents."""
     page.evaluate(
-        """import('/static/js/live.js').then(({ LiveGame }) => {
+        """import('/studio/static/js/live.js').then(({ LiveGame }) => {
             window.sent = [];
             window.frames = [];
             const step = LiveGame.prototype.step;

@@ -1,8 +1,7 @@
-"""Server side of the editor: drafts, files, and episodes of agents over the socket."""
+"""Server side of the editor: files, and episodes of agents over the socket."""
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -11,14 +10,14 @@ from nppsim.studio import editing
 from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.agents import EpisodeEnd
 from nppsim.studio.app import Studio
-from nppsim.studio.drafts import draft_of
+from nppsim.studio.documents import packed_text
 from nppsim.studio.errors import StudioError
 from nppsim.studio.library import Library, _without_ending
 from nppsim.studio.security import Access
 
 from worlds import corridor, straight
 
-DRAFT = draft_of(corridor())[0]
+MAP = packed_text(corridor().to_bytes())
 
 
 @pytest.fixture
@@ -32,28 +31,7 @@ def folder_page(page, tmp_path):
 
 
 def wish(**change):
-    return json.dumps({"draft": DRAFT, "folder": 0, "name": "two", "replace": False} | change)
-
-
-def test_level_loaded_changed_and_saved(page):
-    taken = page.get(f"edit/drafts/{straight().fingerprint}").json()
-    assert taken == {"draft": draft_of(straight())[0], "lost": []}
-    assert page.post("edit/level", json.dumps({"draft": taken["draft"]}))["level"] == straight().fingerprint
-    id = page.post("edit/level", json.dumps({"draft": DRAFT}))["level"]
-    assert Level.from_bytes(page.get(f"levels/{id}/file").content) == corridor()
-    assert "no such level" in page.get("edit/drafts/0123", 404).json()["error"]
-    broken = {**DRAFT, "spawn": None}
-    assert "place the ninja" in page.post("edit/level", json.dumps({"draft": broken}), 400)["error"]
-    assert "draft" in page.post("edit/level", b"{}", 400)["error"]
-    assert "not JSON" in page.post("edit/level", b"{", 400)["error"]
-
-
-def test_changed_title_is_downloaded(page):
-    renamed = draft_of(replace(straight(), title="another title"))[0]
-    id = page.post("edit/level", json.dumps({"draft": renamed}))["level"]
-    assert id == straight().fingerprint
-    assert Level.from_bytes(page.get(f"levels/{id}/file").content).title == "another title"
-    assert [card["id"] for card in page.get("levels").json()["levels"]].count(id) == 1
+    return json.dumps({"map": MAP, "folder": 0, "name": "two", "replace": False} | change)
 
 
 def test_save_only_in_plain_folders_and_replace_on_confirmation(folder_page):
@@ -108,13 +86,13 @@ class Runner:
             yield EpisodeEnd(0, "won" if number % 2 else "died", 60, 0.0, 0.0)
 
 
-def test_agent_tries_draft(page, tmp_path):
+def test_agent_evaluated_on_edited_level(page, tmp_path):
     page.studio.registry = AgentRegistry([tmp_path / "agent"], find=Runner)
     with page.client, page.socket("edit") as socket:
-        for message in ({"evaluate": DRAFT}, {"evaluate": {}, "agent": "0"}, {"evaluate": DRAFT, "agent": "77"}):
+        for message in ({"evaluate": MAP}, {"evaluate": "AAAA", "agent": "0"}, {"evaluate": MAP, "agent": "77"}):
             socket.send_text(json.dumps(message))
-            assert re.search("agent missing|tiles, spawn|no agent", socket.receive_json()["error"])
-        socket.send_text(json.dumps({"evaluate": DRAFT, "agent": "0"}))
+            assert re.search("agent missing|3 bytes|no agent", socket.receive_json()["error"])
+        socket.send_text(json.dumps({"evaluate": MAP, "agent": "0"}))
         expected = [socket.receive_json()["evaluated"] for _ in range(8)]
     assert expected[0] == {"wins": 4, "episodes": 8, "of": 64}
     assert expected[-1] == {"wins": 32, "episodes": 64, "of": 64}
