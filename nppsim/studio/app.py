@@ -12,7 +12,6 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from nppsim import wasm
 from nppsim._numba.progress import compilation
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
@@ -26,7 +25,7 @@ from nppsim.studio.library import Library
 from nppsim.studio.security import Access, Guard
 
 STATIC = Path(__file__).parent / "static"
-WASM = Path(wasm.__file__).parent
+WASM = Path(__file__).parents[1] / "wasm"
 
 
 class Studio:

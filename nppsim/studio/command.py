@@ -90,11 +90,9 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"the site is in {arguments.export}")
         return
     check_packages()
-    from nppsim.batch import compile_ahead
     from nppsim.levels.level import Level
     from nppsim.studio.agent_registry import AgentRegistry
     from nppsim.studio.app import Studio, create_app
-    from nppsim.studio.game import play_one_frame
     from nppsim.studio.library import Library
 
     check_output_folder(arguments.demonstrations, "--demonstrations")
@@ -111,8 +109,6 @@ def run(arguments: argparse.Namespace) -> None:
         view = "#/run"
     access = Access(arguments.host)
     with listening(arguments.host, arguments.port) as listener:
-        compile_ahead()
-        play_one_frame()
         every = arguments.host in EVERY_ADDRESS
         loopback = "::1" if arguments.host == "::" else LOOPBACK
         address = address_of(listener, loopback if every else arguments.host, access) + view

@@ -497,7 +497,7 @@ class Painter {
       const [picture, [card, found]] = next;
       this.pars.delete(picture);
       try {
-        card.par = (await planned(card.id, "time", { signal: this.ending.signal }))?.frames ?? null;
+        card.par = (await planned(this.documents.get(card.id), "time", { signal: this.ending.signal }))?.frames ?? null;
       } catch {
         break; // the level can be played nevertheless
       }

@@ -235,7 +235,7 @@ class InputEditor {
 
   /** Let the planner continue after some inputs. */
   async plannedFrom(inputs) {
-    const found = await search({ level: await levelOf(this.level.id), inputs }, { signal: this.work.signal });
+    const found = await search({ level: levelOf(this.level), inputs }, { signal: this.work.signal });
     if (found.state !== "found") throw new Error("the planner finds no run from here");
     return { inputs: found.inputs, name: "planner" };
   }

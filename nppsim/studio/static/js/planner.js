@@ -1,7 +1,6 @@
 /* Runs of the planner, which searches in a worker.  The browser stores the runs from the spawn. */
 
 import { levelFromBytes } from "../../../wasm/level.js";
-import { aboutLevel } from "./library.js";
 import { bytes, text } from "./recording.js";
 
 export const PLANNERS = { time: "planner", score: "planner (score)", "all-gold": "planner (all gold)" }; // by objective
@@ -22,32 +21,33 @@ export function storedPlan(id, objective = "time") {
 
 /**
  * Return the stored run of a level, or search for one; null if the planner finds none.
- * @param {string} id
+ * @param {any} level - level document
  * @param {string} objective
  * @param {{signal?: AbortSignal, progress?: (simulated: number) => void}} [options]
  * @returns {Promise<Planned | null>}
  */
-export async function planned(id, objective = "time", options = {}) {
+export async function planned(level, objective = "time", options = {}) {
+  const { id } = level;
   const found = storedPlan(id, objective);
   if (found || withoutRun.has(key(id, objective))) return found;
-  const { state, inputs, gold } = await search({ level: await levelOf(id), objective }, options);
+  const { state, inputs, gold } = await search({ level: levelOf(level), objective }, options);
   if (state === "found") localStorage.setItem(key(id, objective), JSON.stringify({ inputs: text(inputs), gold }));
   else withoutRun.add(key(id, objective));
   return storedPlan(id, objective);
 }
 
 /** Return a request of the watch socket with the inputs of the planner's run instead of {planner}. */
-export async function withInputs(id, request, options = {}) {
+export async function withInputs(level, request, options = {}) {
   if (!request.planner) return request;
   const objective = request.planner === true ? "time" : request.planner;
-  const plan = await planned(id, objective, options);
+  const plan = await planned(level, objective, options);
   if (!plan) throw new Error("the planner found no run of this level");
   return { label: PLANNERS[objective], inputs: text(plan.inputs) };
 }
 
-/** Load a level of the library as ``search`` takes it. */
-export async function levelOf(id) {
-  return levelFromBytes(bytes((await aboutLevel(id)).map));
+/** The level of a level document, as ``search`` takes it. */
+export function levelOf({ map, name }) {
+  return levelFromBytes(bytes(map), name);
 }
 
 /**

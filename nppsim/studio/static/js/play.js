@@ -86,7 +86,7 @@ export class Play {
         (this.par.textContent = `the planner searches … ${Math.round(simulated / 1000).toLocaleString()} k frames`);
       this.par.textContent = "the planner searches …";
       try {
-        found = await planned(level.id, objective, { signal, progress });
+        found = await planned(level, objective, { signal, progress });
       } catch (error) {
         if (signal.aborted) return; // another objective was chosen, or another view
         this.par.textContent = "unknown";

@@ -63,7 +63,7 @@ export class Watching {
     this.work = new AbortController();
     const { signal } = this.work;
     const ready = (request) =>
-      withInputs(this.level.id, request, { signal }).catch((error) => {
+      withInputs(this.level, request, { signal }).catch((error) => {
         if (!signal.aborted) this.failed(error);
         return { label: "planner", inputs: "" };
       });
