@@ -299,6 +299,17 @@ def level_of(text: str) -> Level:
         raise StudioError(f"map must be base64 ({error})") from error
 
 
+def input_bytes(text: Any) -> np.ndarray:
+    """Decode base64 text into input bytes, uint8[frames]."""
+    try:
+        inputs = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
+    except (TypeError, ValueError) as error:
+        raise StudioError(f"inputs must be base64 ({error})") from error
+    if inputs.max(initial=0) > 15:
+        raise StudioError("each byte of inputs must be 0 to 15")
+    return inputs
+
+
 def _rounded(looks: dict[int, list[float]]) -> dict[int, list[float]]:
     """Round the positions of entities, {index: [bits, x, y, ...]}, to the steps of a run document."""
     return {
