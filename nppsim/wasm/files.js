@@ -25,6 +25,14 @@ export const ENTITY_NAMES = [
 const COMPLETIONS = [15, 23, 12, 13, 18, 19, 22];
 const BEHAVIOUR = { 22: "behave as community tools describe them", 23: "behave partly by guess" };
 
+const OTHER_FORMATS = [
+  ["$", "a campaign file whose line is cut off"],
+  ["PK\x03\x04", "a zip archive: unpack it"],
+  ["\ufffd\ufffd\ufffd\ufffd", "a JPEG picture"],
+  ["\ufffdPNG", "a PNG picture"],
+  ["{", "JSON"],
+];
+
 /**
  * Content of a file.
  * @typedef {object} FileContent
@@ -53,7 +61,8 @@ export function readFile(data, name) {
   if (data.length > 8 && !data.subarray(0, 4).some(Boolean)) return one(levelFromBytes(data, name));
   if (begin.startsWith("\ufffdHDF"))
     throw new LevelError(`${name} holds many replays; start the studio with --replays and its name`);
-  const { level, inputs, warnings } = replayFromBytes(data, name);
+  const [, what] = OTHER_FORMATS.find(([first]) => begin.startsWith(first)) ?? [];
+  const { level, inputs, warnings } = replayFromBytes(data, what ? `${name} (${what})` : name);
   return one(level, inputs, warnings);
 }
 

@@ -302,7 +302,8 @@ def test_page_and_leaderboard_survive_studio_restart(page, own_studio, start_stu
     """Play goes on while the studio is away; the page takes the new address; the browser keeps the score of a run."""
     studio = own_studio
     port = re.search(r":(\d+)/", studio.address)[1]
-    page.goto(studio.at(f"play/{LEVELS[6].fingerprint}"))  # who keeps running right finishes it
+    page.goto(studio.at("levels"))
+    page.locator(f"a[data-level='{LEVELS[6].fingerprint}']").click()  # who keeps running right finishes it
     page.wait_for_selector(".verdict:has-text('Ready')")
     assert page.text_content("#time") == "90.000"
     page.wait_for_selector(".best:has-text('No run has finished')")

@@ -29,6 +29,7 @@ const VIEWS = [
   { name: "watch", title: "Watch", module: "./watch.js" },
   { name: "run", title: "Training", module: "./run.js", hidden: true }, // shown if the studio follows a training
 ];
+const FAULTS = [TypeError, ReferenceError, RangeError]; // errors of the page itself
 const RETRY_MS = 700;
 const MOST_WARNINGS = 3; // warnings shown per file
 const NOTICE_DELAY_MS = 400; // delay before a notice appears while a view loads
@@ -48,7 +49,7 @@ const studio = {
   openFiles,
   failed(error) {
     if (error.status !== 0 && error.status !== 401) toast(error.message, "bad"); // waitForStudio reports these two
-    if (!("status" in error)) console.error(error); // an error of the page itself
+    if (FAULTS.some((kind) => error instanceof kind)) console.error(error);
   },
 };
 
@@ -94,7 +95,10 @@ async function showView() {
       showView();
       return;
     }
-    const { show } = await import(wanted.module);
+    const { show } = await import(wanted.module).catch(async (error) => {
+      await features(); // fails if the studio has ended
+      throw error;
+    });
     const end = await show(root, studio, ...parts);
     if (number === shown) endView = end;
     else end?.();
