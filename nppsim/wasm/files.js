@@ -28,7 +28,7 @@ const BEHAVIOUR = { 22: "behave as community tools describe them", 23: "behave p
 const OTHER_FORMATS = [
   ["$", "a campaign file whose line is cut off"],
   ["PK\x03\x04", "a zip archive: unpack it"],
-  ["\ufffd\ufffd\ufffd\ufffd", "a JPEG picture"],
+  ["\ufffd\ufffd\ufffd", "a JPEG picture"],
   ["\ufffdPNG", "a PNG picture"],
   ["{", "JSON"],
 ];
