@@ -16,11 +16,11 @@ from nppsim._numba.progress import compilation
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.pictures.schemes import stylesheet
-from nppsim.studio import editing, playing, watching
+from nppsim.studio import editing, episodes
 from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.demonstrations import Demonstrations
-from nppsim.studio.documents import Document, level_of
-from nppsim.studio.errors import StudioError
+from nppsim.studio.documents import Document, input_bytes, level_of
+from nppsim.studio.errors import StudioError, read_message
 from nppsim.studio.library import Library
 from nppsim.studio.security import Access, Guard
 
@@ -34,8 +34,7 @@ class Studio:
     library: levels and replays.
     demonstrations: folder to which the page adds runs.
     registry: agents, and the displayed experiment.
-    watchers: open watch sockets.  limiter: limits the threads of all watch sockets together.
-    editors: open editors.
+    limiter: limits the threads in which agents play.
     """
 
     def __init__(
@@ -47,9 +46,7 @@ class Studio:
         self.library = library
         self.demonstrations = Demonstrations(demonstrations, library.categories)
         self.registry = registry or AgentRegistry()
-        self.watchers: set[watching.Watcher] = set()
-        self.limiter = CapacityLimiter(watching.THREADS)
-        self.editors: set[object] = set()
+        self.limiter = CapacityLimiter(episodes.THREADS)
 
 
 def create_app(studio: Studio, access: Access) -> Starlette:
@@ -87,16 +84,15 @@ def _colours(_: Request) -> Response:
 
 
 def _state(request: Request) -> JSONResponse:
-    """Return {"follows": true if an experiment is displayed, "demonstrations", "folders", "compiled"}.
+    """Return {"follows": true if an experiment is displayed, "demonstrations", "folders", "differences", "compiled"}.
 
-    demonstrations, folders: true: this studio writes demonstrations, and levels into its folders; a site of files does not.
+    demonstrations, folders, differences: true; a site of files cannot write demonstrations and levels, or compare runs.
     compiled: number of functions compiled so far while Numba compiles kernels, else null.
     """
     studio = _studio(request)
     compiled = compilation.count if compilation.busy else None
-    return JSONResponse(
-        {"follows": studio.registry.has_experiment, "demonstrations": True, "folders": True, "compiled": compiled}
-    )
+    can = dict.fromkeys(("demonstrations", "folders", "differences"), True)
+    return JSONResponse({"follows": studio.registry.has_experiment, "compiled": compiled} | can)
 
 
 def _levels(request: Request) -> JSONResponse:
@@ -109,13 +105,6 @@ def _film(request: Request) -> JSONResponse:
 
 def _level(request: Request) -> JSONResponse:
     return JSONResponse(_studio(request).library.document(request.path_params["id"]))
-
-
-async def _add_level(request: Request) -> JSONResponse:
-    """Add a level of the page, {"map": base64 of its file, "name", "category"}, for agents to play; return {"level": id}."""
-    message = await playing.read_message(request, {"map": str, "name": str, "category": str})
-    level = await run_in_threadpool(level_of, message["map"])
-    return JSONResponse({"level": _studio(request).library.add(level, message["name"], message["category"] or None)})
 
 
 def _replays(request: Request) -> JSONResponse:
@@ -134,8 +123,8 @@ def _demonstrations(request: Request) -> JSONResponse:
 
 async def _add_demonstration(request: Request) -> JSONResponse:
     """Write a run, {"map": base64 of the level's file, "inputs": base64, "category"}, to the demonstrations."""
-    message = await playing.read_message(request, {"map": str, "inputs": str, "category": str})
-    demonstrations, inputs = _studio(request).demonstrations, playing.checked_inputs(message)
+    message = await read_message(request, {"map": str, "inputs": str, "category": str})
+    demonstrations, inputs = _studio(request).demonstrations, input_bytes(message["inputs"])
 
     def add() -> Document:
         return demonstrations.add(inputs, LevelBank([level_of(message["map"])]), message["category"] or None)
@@ -150,14 +139,12 @@ routes: list[BaseRoute] = [
     Mount("/wasm", StaticFiles(directory=WASM)),
     Route("/api/state", _state),
     Route("/api/levels", _levels),
-    Route("/api/levels", _add_level, methods=["POST"]),
     Route("/api/levels/{id}", _level),
     Route("/api/film", _film),
     Route("/api/replays", _replays),
     Route("/api/replays/{number:int}/run", _replay_run),
     Route("/api/demonstrations", _demonstrations),
     Route("/api/demonstrations", _add_demonstration, methods=["POST"]),
-    *playing.routes,
-    *watching.routes,
+    *episodes.routes,
     *editing.routes,
 ]

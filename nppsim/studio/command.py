@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PORT = 8765
 EVERY_ADDRESS = ("0.0.0.0", "::")  # hosts that mean all addresses of this machine
-_PACKAGES = ("starlette", "uvicorn", "websockets")
+_PACKAGES = ("starlette", "uvicorn")
 
 
 def flags(parser: Parser) -> None:
@@ -83,10 +83,13 @@ def _common_flags(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Serve the studio until Ctrl-C, or export it.  Raises UserError for invalid folders and files, and a port in use."""
     if arguments.export is not None:
+        from nppsim.studio.agent_registry import AgentRegistry
         from nppsim.studio.export import export
         from nppsim.studio.library import Library
 
-        export(arguments.export, Library(arguments.levels, arguments.replays))
+        registry = AgentRegistry(arguments.agent)
+        registry.check()
+        export(arguments.export, Library(arguments.levels, arguments.replays), registry)
         print(f"the site is in {arguments.export}")
         return
     check_packages()

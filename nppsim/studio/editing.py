@@ -1,40 +1,25 @@
-"""Server side of the editor: save levels in folders, and let agents play them.
+"""Server side of the editor: save levels in folders.
 
-    GET  /api/edit/folders  {"folders": names of the folders in which levels can be saved}
-    POST /api/edit/save     {"map": base64 of the level's file, "folder": index in "folders", "name", "replace"}
-                            -> {"saved": file name}, or {"exists": file name} if the file exists and "replace" is false
-
-The socket /ws/edit takes {"evaluate": base64 of the level's file, "agent"}; answers are {"evaluated": {"wins", "episodes":
-episodes so far, "of": EPISODES}}, repeatedly.  A new message cancels the work for earlier ones.
+GET  /api/edit/folders  {"folders": names of the folders in which levels can be saved}
+POST /api/edit/save     {"map": base64 of the level's file, "folder": index in "folders", "name", "replace"}
+                        -> {"saved": file name}, or {"exists": file name} if the file exists and "replace" is false
 """
 
-import itertools
 import re
-from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.routing import BaseRoute, Route
 
-from nppsim.errors import UserError
-from nppsim.io.reading import mismatch
-from nppsim.levels.level import Level
-from nppsim.physics.outcomes import NAMES, WON
 from nppsim.studio.documents import level_of
-from nppsim.studio.errors import StudioError
-from nppsim.studio.playing import read_message
-from nppsim.studio.sockets import HELP, BackgroundTasks, send, serve
+from nppsim.studio.errors import StudioError, read_message
 
 if TYPE_CHECKING:
     from nppsim.studio.library import Library
 
-MAX_EDITORS = 8  # maximum number of drafts that agents play at the same time
-EPISODES = 64  # number of episodes that an agent plays on a draft
-_EPISODES_PER_MESSAGE = 8
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}")
 _SUFFIXES = (".map", ".level")
 
@@ -79,37 +64,7 @@ def place_of(folders: list[Path], number: int, name: str) -> Path:
     return folders[number] / (name if name.lower().endswith(_SUFFIXES) else name + _SUFFIXES[0])
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Episodes of an agent
-
-
-async def _evaluate(socket: WebSocket, level: Level, agent_id: str) -> None:
-    studio = socket.app.state.studio
-    try:
-        agent = await run_in_threadpool(studio.registry.agent, agent_id)
-        with closing(agent.evaluate([level], EPISODES)) as endings:
-            wins = episodes = 0
-            while group := await run_in_threadpool(lambda: list(itertools.islice(endings, _EPISODES_PER_MESSAGE))):
-                episodes += len(group)
-                wins += sum(one.outcome == NAMES[WON] for one in group)
-                await send(socket, {"evaluated": {"wins": wins, "episodes": episodes, "of": EPISODES}})
-    except UserError as error:
-        await send(socket, {"error": str(error)})
-
-
-async def edit(socket: WebSocket) -> None:
-    """Serve one editor socket until it closes."""
-
-    async def answer(message: Any, tasks: BackgroundTasks) -> None:
-        if wrong := mismatch(message, {"evaluate": str, "agent": str}):
-            raise StudioError(f"the message is wrong at {wrong}; {HELP}")
-        tasks.start("evaluate", _evaluate, socket, level_of(message["evaluate"]), message["agent"])
-
-    await serve(socket, socket.app.state.studio.editors, object(), MAX_EDITORS, answer)
-
-
 routes: list[BaseRoute] = [
     Route("/api/edit/folders", _folders),
     Route("/api/edit/save", _save, methods=["POST"]),
-    WebSocketRoute("/ws/edit", edit),
 ]

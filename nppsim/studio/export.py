@@ -15,17 +15,18 @@ from nppsim import wasm
 from nppsim.errors import ConfigError
 from nppsim.io.files import check_output_folder, write_bytes
 from nppsim.pictures.schemes import stylesheet
+from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.library import Library
 
 STATIC = Path(__file__).parent / "static"
 WASM = Path(wasm.__file__).parent
 INDEX, WORKER = "index.html", "worker.js"
-_STATE = {"follows": False, "demonstrations": False, "folders": False, "compiled": None}
+_STATE = {"follows": False, "compiled": None, "demonstrations": False, "folders": False, "differences": False}
 _COMPRESSED = ".gz"
 
 
-def export(folder: str | Path, library: Library) -> None:
-    """Write a site with the levels and replays of a library.
+def export(folder: str | Path, library: Library, registry: AgentRegistry) -> None:
+    """Write a site with the levels and replays of a library, and those agents of a registry that a page plays.
 
     folder: created if it is missing; the files of an earlier export are replaced.
     Raises ConfigError for a folder with other files.
@@ -47,6 +48,12 @@ def export(folder: str | Path, library: Library) -> None:
     for path in WASM.glob("*.wasm"):
         files[f"wasm/{path.name}{_COMPRESSED}"] = gzip.compress(path.read_bytes(), mtime=0)
     files |= {f"data/{path.replace('/', '-')}.json": _json(answer) for path, answer in _answers(library).items()}
+    agents = registry.agents()
+    cards = [card for card in agents["agents"] if card["in_page"]]
+    files["data/agents.json"] = _json({"agents": cards, "why_none": None if cards else "this page has no agents"})
+    for card in cards:
+        policy = registry.policy(card["id"])
+        files[f"data/agents-{card['id']}-policy{_COMPRESSED}"] = gzip.compress(policy, mtime=0)
     digest = hashlib.sha256(b"".join(name.encode() + files[name] for name in sorted(files))).hexdigest()[:16]
     names = json.dumps(["./", *sorted(files)])
     files[WORKER] = f'const [VERSION, FILES] = ["{digest}", {names}];\n'.encode() + worker
@@ -58,7 +65,6 @@ def _answers(library: Library) -> dict[str, Any]:
     """Return the answers of the server by path below /api/."""
     levels, replays = library.levels(), library.replays()
     answers = {"state": _STATE, "levels": levels, "replays": replays, "film": {"run": library.film()}}
-    answers["agents"] = {"agents": [], "why_none": "this page has no agents"}
     for card in levels["levels"]:
         answers[f"levels/{card['id']}"] = library.document(card["id"])
     for card in replays["replays"]:

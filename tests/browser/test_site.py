@@ -10,6 +10,7 @@ import pytest
 
 from nppsim.levels.level import Level
 from nppsim.replays.replay import Replay
+from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.export import export
 from nppsim.studio.library import Library
 
@@ -43,7 +44,7 @@ class _Files:
 def exported(tmp_path_factory):
     """The folder of a host, with the site in its folder ``sub/game``."""
     root = tmp_path_factory.mktemp("host")
-    export(root / "sub" / "game", Library())
+    export(root / "sub" / "game", Library(), AgentRegistry())
     return root
 
 
@@ -139,6 +140,13 @@ def test_page_shows_nothing_that_needs_a_server(page, site):
     page.goto(f"{site}#/replays")
     page.locator("table.runs").wait_for()
     assert page.get_by_text("demonstrations").count() == 0
+
+
+def test_shipped_agent_plays_in_the_page(page, site):
+    page.goto(f"{site}#/watch/{first_level()}")
+    page.get_by_text("vision_free_foresight").first.wait_for()
+    page.locator(".player .clock").wait_for()
+    until(page, lambda: "won" in page.inner_text(".watching"))
 
 
 def test_link_to_a_level_and_a_run_opens_both_in_another_browser(new_page, site):

@@ -2,13 +2,11 @@
  *
  *     const level = await get("levels/" + id);
  *     const { demonstrations } = await features(); // what this studio can do
- *     const socket = new Socket("watch");
  *
- * A site answers requests of get from files; it has no sockets, and post is not called there.
+ * A site answers requests of get from files; nothing is posted there.
  */
 
 const POLL_MS = 600;
-const TRY_LATER = 1013; // WebSocket close code: too many open sockets
 export const ROOT = new URL("../../../", import.meta.url); // of the server or the site
 export const isSite = document.documentElement.dataset.site !== undefined;
 let token = new URLSearchParams(location.search).get("token") ?? "";
@@ -32,8 +30,8 @@ export function get(path) {
   return request("GET", path);
 }
 
-/** Return what the studio can do besides playing: {demonstrations: write them, folders: save levels, follows: display an
- *  experiment}. */
+/** Return what the studio can do besides playing: {demonstrations: write them, folders: save levels, differences: compare
+ *  runs, follows: display an experiment}. */
 export function features() {
   return get("state");
 }
@@ -60,16 +58,39 @@ export function post(path, body = {}) {
   return request("POST", path, JSON.stringify(body), { "Content-Type": "application/json" });
 }
 
+/** Return the bytes at a path below /api/. */
+export async function getBytes(path) {
+  if (!isSite) return (await ask("GET", path)).arrayBuffer();
+  const { body } = await askSite(path, ".gz");
+  return new Response(body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+}
+
+/** Post JSON to a path below /api/; yield the JSON of each line of the answer as it arrives. */
+export async function* postForLines(path, body, signal) {
+  const answer = await ask("POST", path, JSON.stringify(body), { "Content-Type": "application/json" }, signal);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) yield JSON.parse(line);
+  }
+}
+
 async function request(method, path, body, headers) {
   return (await ask(method, path, body, headers)).json();
 }
 
-async function ask(method, path, body, headers = {}) {
+async function ask(method, path, body = undefined, headers = {}, signal = undefined) {
   if (isSite) return askSite(path);
+  const all = { ...headers, "X-Studio-Token": token };
   let answer;
   try {
-    answer = await fetch(new URL(`api/${path}`, ROOT), { method, body, headers: { ...headers, "X-Studio-Token": token } });
-  } catch {
+    answer = await fetch(new URL(`api/${path}`, ROOT), { method, body, signal, headers: all });
+  } catch (error) {
+    if (signal?.aborted) throw error;
     document.dispatchEvent(new Event("studiolost"));
     throw new ApiError("the studio does not answer", 0);
   }
@@ -82,8 +103,8 @@ async function ask(method, path, body, headers = {}) {
   );
 }
 
-async function askSite(path) {
-  const answer = await fetch(new URL(`data/${path.replaceAll("/", "-")}.json`, ROOT)).catch(() => null);
+async function askSite(path, suffix = ".json") {
+  const answer = await fetch(new URL(`data/${path.replaceAll("/", "-")}${suffix}`, ROOT)).catch(() => null);
   if (answer?.ok) return answer;
   throw new ApiError(answer ? "This level or run is not here; open its file or link again." : "You are offline.", 404);
 }
@@ -95,67 +116,5 @@ export async function opened(view, ...choice) {
   } catch (error) {
     view.destroy();
     throw error;
-  }
-}
-
-/** A socket below /ws/ with JSON messages.  onclose: called with an error when the connection ends
- *  without a call of close.  onmessage: called with messages that are not answers to ask. */
-export class Socket {
-  constructor(path) {
-    this.waiting = []; // unanswered requests, in order
-    this.onclose = this.onmessage = (_) => {};
-    const query = new URLSearchParams({ token });
-    this.socket = new WebSocket(`ws://${location.host}/ws/${path}?${query}`);
-    this.opened = new Promise((resolve, reject) => {
-      this.socket.onopen = resolve;
-      this.rejectOpened = reject;
-    });
-    this.opened.catch(() => {}); // callers and onclose handle the error
-    this.socket.onmessage = ({ data }) => this.receive(JSON.parse(data));
-    this.socket.onclose = ({ code, reason }) => this.end(code, reason);
-  }
-
-  get isOpen() {
-    return this.socket.readyState === WebSocket.OPEN;
-  }
-
-  /** Send a message and return its answer.  Rejects with the server's error. */
-  async ask(message) {
-    await this.opened;
-    if (!this.isOpen) throw new ApiError("the connection to the studio has ended", 0);
-    const answer = new Promise((resolve, reject) => this.waiting.push({ resolve, reject }));
-    this.socket.send(JSON.stringify(message));
-    return answer;
-  }
-
-  /** Send a message without waiting for an answer. */
-  send(message) {
-    this.opened.then(
-      () => this.isOpen && this.socket.send(JSON.stringify(message)),
-      () => {},
-    ); // reported by onclose
-  }
-
-  receive(message) {
-    const asked = this.waiting.shift();
-    if (!asked) this.onmessage(message);
-    else if ("error" in message) asked.reject(new ApiError(message.error, 400));
-    else asked.resolve(message);
-  }
-
-  close() {
-    this.closed = true;
-    this.socket.close();
-  }
-
-  end(code, reason) {
-    const busy = code === TRY_LATER;
-    const error = busy ? new ApiError(reason, code) : new ApiError("the connection to the studio has ended", 0);
-    this.rejectOpened(error);
-    for (const { reject } of this.waiting.splice(0)) reject(error);
-    if (!this.closed) {
-      if (!busy) document.dispatchEvent(new Event("studiolost"));
-      this.onclose(error);
-    }
   }
 }

@@ -2,8 +2,7 @@
 
 import { readFile } from "../../../wasm/files.js";
 import { levelFromBytes, levelToBytes } from "../../../wasm/level.js";
-import { get, post } from "./api.js";
-import { text } from "./recording.js";
+import { get } from "./api.js";
 import { addLevels, importAll, isExport, ownLevel, ownLevels, storedRun } from "./store.js";
 
 const LEVELS_OF_EPISODE = 5;
@@ -51,12 +50,6 @@ export async function episodeLevels(code) {
       `the episode ${code} has ${LEVELS_OF_EPISODE} levels, of which ${levels.length} are here; open its campaign file`,
     );
   return levels.sort((a, b) => a.code.localeCompare(b.code)).map(({ id }) => id);
-}
-
-/** Let the studio's server know a level of this browser, before its agents play it. */
-export async function shareLevel(id) {
-  const own = await ownLevel(id);
-  if (own) await post("levels", { map: text(own.map), name: own.card.name, category: own.card.category ?? "" });
 }
 
 /**
