@@ -28,14 +28,14 @@ def read_pairs(
 
 
 def drop_unreadable(levels: LevelSet, bad: list[str]) -> LevelSet:
-    """Return the set without unreadable levels; LevelSetError if all are unreadable.
+    """Return the set without unreadable levels, with all levels in memory; LevelSetError if all are unreadable.
 
     bad: list to which the error messages are appended.
     """
-    good, errors = [], []
+    good, read, errors = [], [], []
     for i, entry in enumerate(levels.entries):
         try:
-            levels[i]
+            read.append(levels[i])
             good.append(entry)
         except LevelSetError as error:
             errors.append(str(error))
@@ -43,7 +43,7 @@ def drop_unreadable(levels: LevelSet, bad: list[str]) -> LevelSet:
         every = f"no level of {levels.path} can be used: {'; '.join(errors)}"
         raise LevelSetError(errors[0] if len(errors) == 1 else every)
     bad += errors
-    return LevelSet(levels.path, good) if errors else levels
+    return LevelSet(levels.path, good, levels.skipped, read)
 
 
 def skip_or_raise(bad: Sequence[str], skip: bool, log: Log) -> None:
