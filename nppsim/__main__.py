@@ -13,18 +13,15 @@ from typing import TYPE_CHECKING
 
 import nppsim
 from nppsim import errors
-from nppsim.bank import LevelBank
 from nppsim.errors import ConfigError
 from nppsim.io.files import check_output_file, check_output_folder, replacing, table, write_text
 from nppsim.levels import campaign
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet, LevelSetError
 from nppsim.parallel.workers import usable_cores
-from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
 from nppsim.replays.playback import is_named_like_replays
 from nppsim.replays.replay import REPLAY_SUFFIX, Replay, is_replay_set
 from nppsim.replays.score import score, seconds, time_text
-from nppsim.report.listing import level_facts
 from nppsim.settings import Parser, Setting
 from nppsim.studio import command as studio
 
@@ -47,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def function() -> int | None:
         if argv and argv[0] not in _COMMANDS and argv[0] in (plugins := _plugin_commands()):
             return plugins[argv[0]].load()(argv[1:])
-        arguments = _parser().parse_args(argv)
+        arguments = _parser(argv).parse_args(argv)
         return arguments.function(arguments)
 
     return errors.run(function)
@@ -71,7 +68,8 @@ def _plugin_commands() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group="nppsim.commands")}
 
 
-def _parser() -> Parser:
+def _parser(argv: Sequence[str]) -> Parser:
+    """Return the parser of all commands, with the flags of the one in ``argv``: some flags need imports that take seconds."""
     plugins = ", ".join(_plugin_commands())
     epilog = f"further commands, each with a --help of its own: {plugins}" if plugins else None
     parser = Parser(prog="nppsim", description=nppsim.__doc__, epilog=epilog)
@@ -79,7 +77,8 @@ def _parser() -> Parser:
     for name, (function, flags, text) in _COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(function=function, parser=command)
-        flags(command)
+        if name in argv:
+            flags(command)
     return parser
 
 
@@ -112,6 +111,8 @@ def _levels_flags(parser: Parser) -> None:
 
 @_command("levels", "list levels with title, entities, path length, and how exactly they are simulated", _levels_flags)
 def _levels(arguments: argparse.Namespace) -> int:
+    from nppsim.report.listing import level_facts
+
     levels, problems = [], []
     level_set = LevelSet.at(arguments.path)
     for i in range(len(level_set)):
@@ -497,6 +498,8 @@ def _generate(arguments: argparse.Namespace) -> None:
 
 
 def _plan_flags(parser: Parser) -> None:
+    from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
+
     parser.add_argument("level", metavar="LEVEL", help="a level file")
     parser.add_argument("out", metavar="OUT.replay", help="replay to write")
     parser.add_flag(Setting(OBJECTIVE_HELP, flag="objective", kind=str, default=TIME, choices=OBJECTIVES))
@@ -508,7 +511,9 @@ def _plan_flags(parser: Parser) -> None:
 
 @_command("plan", "search for a run that finishes a level, and write it as a replay", _plan_flags)
 def _plan(arguments: argparse.Namespace) -> None:
+    from nppsim.bank import LevelBank
     from nppsim.planner import better_runs, gold_in_level, plan
+    from nppsim.planner.settings import TIME, PlannerSettings
 
     settings = arguments.parser.build(PlannerSettings, arguments)
     check_output_file(arguments.out, "OUT.replay", REPLAY_SUFFIX, inputs=[arguments.level])

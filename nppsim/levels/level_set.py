@@ -35,6 +35,7 @@ from nppsim.levels import campaign
 from nppsim.levels.level import Level, LevelError, container_suffix, mirror
 
 INDEX = "index.json"
+STARTER_LEVELS = Path(__file__).parents[1] / "starter"  # three levels of each category; datasets/ contains none of them
 FORMAT = "nppsim level set"
 VERSION = 1
 UNCATEGORISED = "uncategorised"

@@ -14,7 +14,6 @@ from nppsim.physics.rules import Rules, variants
 from nppsim.replays.replay import REPLAY_SET_SUFFIX, REPLAY_SUFFIX, Replay, ReplayError, is_replay_set
 from nppsim.replays.replay_set import ReplayEntry, ReplaySet
 from nppsim.replays.score import score, seconds
-from nppsim.simulate import simulate
 
 # Endings of a replay, in addition to "died" (``nppsim.physics.outcomes``).
 FINISHED = "finished"
@@ -52,6 +51,8 @@ class PlaybackResult:
 
 def play_back(replay: Replay, file: str = "") -> PlaybackResult:
     """Play one replay.  file: value of ``PlaybackResult.file``; "" to use the name of the replay."""
+    from nppsim.simulate import simulate
+
     run = simulate(replay.level, replay.inputs)
     ending = _ENDING[run.outcome]
     warnings = list(replay.warnings or replay.level.warnings)
@@ -81,6 +82,8 @@ def agrees(replay: Replay, rules: Rules) -> bool:
     A replay whose ``success`` is True must win.  In other replays the run must not end before the last input, except by a
     win if ``success`` is None.
     """
+    from nppsim.simulate import simulate
+
     run = simulate(replay.level, replay.inputs, rules=rules)
     return run.won if replay.success else run.frames == replay.frames or (replay.success is None and run.won)
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from nppsim.bank import LevelBank
 from nppsim.levels.format import TYPE
 from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.level import Level
@@ -20,6 +19,8 @@ def level_facts(levels: Sequence[Level]) -> list[dict[str, Any]]:
     """
     if not levels:
         return []
+    from nppsim.bank import LevelBank
+
     bank = LevelBank(levels)
     return [
         {

@@ -5,7 +5,6 @@ import errno
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import webbrowser
@@ -82,14 +81,11 @@ def _common_flags(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Serve the studio until Ctrl-C.  Raises UserError for invalid folders and files, and for a port in use."""
     check_packages()
-    from nppsim.batch import compile_ahead
     from nppsim.levels.level import Level
     from nppsim.studio.agent_registry import AgentRegistry
     from nppsim.studio.app import Studio, create_app
-    from nppsim.studio.game import play_one_frame
     from nppsim.studio.leaderboard import FILE, Leaderboard, data_folder
     from nppsim.studio.library import Library
-    from nppsim.studio.plans import prepared_file
 
     check_output_folder(arguments.demonstrations, "--demonstrations")
     # The networks are too small to gain from threads, and live play needs the cores.
@@ -105,10 +101,6 @@ def run(arguments: argparse.Namespace) -> None:
         view = "#/run"
     access = Access(arguments.host)
     with listening(arguments.host, arguments.port) as listener:
-        compile_ahead()
-        if not prepared_file().exists():  # compiling in this process would leave 230 MB allocated
-            subprocess.run([sys.executable, "-m", "nppsim.studio.game"], check=False)
-        play_one_frame()
         every = arguments.host in EVERY_ADDRESS
         loopback = "::1" if arguments.host == "::" else LOOPBACK
         address = address_of(listener, loopback if every else arguments.host, access) + view
@@ -121,7 +113,6 @@ def run(arguments: argparse.Namespace) -> None:
         if not arguments.no_browser:
             webbrowser.open(address)
         studio = Studio(library, arguments.demonstrations, registry, Leaderboard(data_folder() / FILE))
-        studio.prepares = True
         recordings = None if arguments.end_with_input else studio.recordings  # the warning would not be seen
         serve(create_app(studio, access), listener, recordings)
 

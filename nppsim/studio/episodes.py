@@ -22,8 +22,9 @@ from nppsim import paths
 from nppsim.bank import LevelBank
 from nppsim.observe.layout import SPECS
 from nppsim.studio.agents import Decision, StudioAgent
-from nppsim.studio.documents import Document, RunWriter, packed_text
+from nppsim.studio.documents import Document, packed_text
 from nppsim.studio.game import Game
+from nppsim.studio.writers import RunWriter
 
 _DIGITS = 3  # decimal places of displayed numbers
 

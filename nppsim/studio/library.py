@@ -9,23 +9,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nppsim.bank import LevelBank
 from nppsim.errors import ConfigError
-from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels import kinds
 from nppsim.levels.campaign import is_campaign, is_campaign_file, levels_from_bytes
 from nppsim.levels.ids import LEVELS_OF_EPISODE
 from nppsim.levels.level import TYPE, Level, LevelError, is_text
-from nppsim.levels.level_set import INDEX, SINGLE, LevelSet, LevelSetError
+from nppsim.levels.level_set import INDEX, SINGLE, STARTER_LEVELS, LevelSet, LevelSetError
 from nppsim.levels.tiles import SOLID
 from nppsim.replays.playback import entries_of, find_files
 from nppsim.replays.replay import REPLAY_SUFFIX, Replay, ReplayError
 from nppsim.studio.documents import Document, about_level, packed_text
 from nppsim.studio.errors import StudioError
+
+if TYPE_CHECKING:
+    from nppsim.bank import LevelBank
 
 MAX_LEVELS = 20_000  # maximum number of levels in a gallery
 MAX_REPLAYS = 20_000
@@ -98,7 +99,7 @@ class Library:
                 raise ConfigError(f"{path} does not exist; give replays, replay sets or folders of them", "--replays")
         self._replay_files = find_files(replays) if replays else []
         self._opened: OrderedDict[str, ShownLevel] = OrderedDict()
-        self._bank = lru_cache(_BANKS)(lambda id: LevelBank([self.level(id).level]))
+        self._bank = lru_cache(_BANKS)(self._compile)
         self._lock = threading.RLock()
 
     # ------------------------------------------------------------------------------------------------------- levels
@@ -136,9 +137,14 @@ class Library:
                 self.reread()  # another program has changed the file
         raise StudioError("there is no such level here; open its file again", _NOT_FOUND)
 
-    def bank(self, id: str) -> LevelBank:
+    def bank(self, id: str) -> "LevelBank":
         """Return a bank with only this level."""
         return self._bank(id)
+
+    def _compile(self, id: str) -> "LevelBank":
+        from nppsim.bank import LevelBank
+
+        return LevelBank([self.level(id).level])
 
     def document(self, id: str) -> Document:
         """Return ``about_level`` of a level with its file, from which the page computes the level document.

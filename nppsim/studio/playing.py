@@ -12,7 +12,6 @@ from nppsim.io.reading import mismatch, parse_json
 from nppsim.physics.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.studio.documents import MAX_RUN_FRAMES, Document, input_bytes, packed_text
 from nppsim.studio.errors import StudioError
-from nppsim.studio.game import Game
 from nppsim.studio.leaderboard import PERSON
 from nppsim.studio.library import Library
 from nppsim.studio.recordings import Recordings
@@ -83,6 +82,8 @@ async def _continue(request: Request) -> JSONResponse:
     inputs, studio = _inputs(message), request.app.state.studio
 
     def played() -> Document:
+        from nppsim.studio.game import Game
+
         game = Game(studio.library.bank(message["level"]))
         game.play(inputs)
         if game.outcome != UNFINISHED:

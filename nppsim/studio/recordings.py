@@ -9,22 +9,23 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND, SELF_DESTRUCT
-from nppsim.bank import LevelBank
 from nppsim.io.reading import files_below
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import UNCATEGORISED
-from nppsim.planner.retime import retime
 from nppsim.replays.playback import entries_of, is_named_like_replays
 from nppsim.replays.replay import Replay, ReplayError, on_grid
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.replays.score import score
-from nppsim.simulate import simulate
 from nppsim.studio.documents import Document
 from nppsim.studio.errors import StudioError
+
+if TYPE_CHECKING:
+    from nppsim.bank import LevelBank
 
 MAX_RUNS = 500
 FILE_OF_ALL = "runs.h5"
@@ -165,7 +166,7 @@ class Demonstrations:
         self._categories = categories
         self._lock = threading.Lock()
 
-    def add(self, recording: Recording, bank: LevelBank) -> Document:
+    def add(self, recording: Recording, bank: "LevelBank") -> Document:
         """Check a run as the training does and write it to the folder.
 
         bank: bank with only the level of the run.
@@ -215,7 +216,7 @@ class Demonstrations:
         return found, problems
 
 
-def check_demonstration(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray, bool, float]:
+def check_demonstration(inputs: np.ndarray, bank: "LevelBank") -> tuple[np.ndarray, bool, float]:
     """Check a run on a bank with a single level; return (inputs up to the exit, retimed, mean deviation in px).
 
     retimed: True if training will re-time the inputs to one action per FRAME_SKIP frames; they are returned as played.
@@ -224,6 +225,9 @@ def check_demonstration(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray
     """
     if np.any(inputs & SELF_DESTRUCT):
         raise StudioError("the run contains a self-destruct, which is not an action of agents", _NO_DEMONSTRATION)
+    from nppsim.planner.retime import retime
+    from nppsim.simulate import simulate
+
     run = simulate(bank, inputs)
     if not run.won:
         how = "the ninja dies" if run.outcome == "died" else "it stops before the exit"

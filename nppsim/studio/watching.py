@@ -29,12 +29,13 @@ from nppsim.physics.outcomes import NAMES, WON
 from nppsim.planner.settings import OBJECTIVES, TIME
 from nppsim.replays.diff import compare_replays
 from nppsim.replays.replay import Replay
-from nppsim.studio.documents import Document, RunWriter
+from nppsim.studio.documents import Document
 from nppsim.studio.episodes import Episode, layout_document
 from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import AGENT
 from nppsim.studio.plans import PLANNERS
 from nppsim.studio.sockets import HELP, BackgroundTasks, send, serve
+from nppsim.studio.writers import RunWriter
 
 AHEAD = 600  # maximum number of frames that an agent plays ahead of the displayed frame
 PART = 40  # minimum number of frames of an agent per message
