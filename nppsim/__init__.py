@@ -1,11 +1,9 @@
 """nppsim: the N++ physics, exact and fast, with observations and Gymnasium environments."""
 
-import importlib
-import sys
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import nppsim.gym  # registers the environments
+from nppsim._lazy import import_lazily
 
 if TYPE_CHECKING:
     from nppsim.actions import ACTION_INPUT
@@ -34,18 +32,4 @@ _MODULES = {
     "verify": "nppsim.verify",
 }
 __all__ = ["__version__", *_MODULES]
-
-
-def _public(name: str) -> property:
-    """Return a property that imports the module of a public name at its first use: Numba takes two seconds.
-
-    The import of the module ``nppsim.simulate`` sets an attribute of this name, which must stay the function.
-    """
-
-    def get(_: ModuleType) -> Any:
-        return getattr(importlib.import_module(_MODULES[name]), name)
-
-    return property(get, lambda _module, _value: None)
-
-
-sys.modules[__name__].__class__ = type("_Package", (ModuleType,), {name: _public(name) for name in _MODULES})
+import_lazily(__name__, _MODULES)

@@ -19,6 +19,7 @@ from nppsim.levels import campaign
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet, LevelSetError
 from nppsim.parallel.workers import usable_cores
+from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
 from nppsim.replays.playback import is_named_like_replays
 from nppsim.replays.replay import REPLAY_SUFFIX, Replay, is_replay_set
 from nppsim.replays.score import score, seconds, time_text
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def function() -> int | None:
         if argv and argv[0] not in _COMMANDS and argv[0] in (plugins := _plugin_commands()):
             return plugins[argv[0]].load()(argv[1:])
-        arguments = _parser(argv).parse_args(argv)
+        arguments = _parser().parse_args(argv)
         return arguments.function(arguments)
 
     return errors.run(function)
@@ -68,8 +69,7 @@ def _plugin_commands() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group="nppsim.commands")}
 
 
-def _parser(argv: Sequence[str]) -> Parser:
-    """Return the parser of all commands, with the flags of the one in ``argv``: some flags need imports that take seconds."""
+def _parser() -> Parser:
     plugins = ", ".join(_plugin_commands())
     epilog = f"further commands, each with a --help of its own: {plugins}" if plugins else None
     parser = Parser(prog="nppsim", description=nppsim.__doc__, epilog=epilog)
@@ -77,8 +77,7 @@ def _parser(argv: Sequence[str]) -> Parser:
     for name, (function, flags, text) in _COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(function=function, parser=command)
-        if name in argv:
-            flags(command)
+        flags(command)
     return parser
 
 
@@ -498,8 +497,6 @@ def _generate(arguments: argparse.Namespace) -> None:
 
 
 def _plan_flags(parser: Parser) -> None:
-    from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
-
     parser.add_argument("level", metavar="LEVEL", help="a level file")
     parser.add_argument("out", metavar="OUT.replay", help="replay to write")
     parser.add_flag(Setting(OBJECTIVE_HELP, flag="objective", kind=str, default=TIME, choices=OBJECTIVES))
@@ -513,7 +510,6 @@ def _plan_flags(parser: Parser) -> None:
 def _plan(arguments: argparse.Namespace) -> None:
     from nppsim.bank import LevelBank
     from nppsim.planner import better_runs, gold_in_level, plan
-    from nppsim.planner.settings import TIME, PlannerSettings
 
     settings = arguments.parser.build(PlannerSettings, arguments)
     check_output_file(arguments.out, "OUT.replay", REPLAY_SUFFIX, inputs=[arguments.level])
