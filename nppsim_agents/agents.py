@@ -9,8 +9,8 @@ _SHIPPED = "agents/vision_free_foresight.safetensors"  # in the shipped data
 
 
 def checkpoints() -> Any:
-    """Return the plug-in ``rl.studio.CheckpointPlugin``.  Raises MissingPackageError without PyTorch."""
-    import_optional("torch", "train")
+    """Return the plug-in ``rl.studio.CheckpointPlugin``.  Raises MissingPackageError without safetensors."""
+    import_optional("safetensors", "train")
     from rl.studio import CheckpointPlugin
 
     return CheckpointPlugin(DATASETS and DATASETS / _SHIPPED)

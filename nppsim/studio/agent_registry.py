@@ -2,10 +2,12 @@
 
     registry = AgentRegistry(["agent.safetensors"], experiment="experiments/mine_20260101_000000")
     registry.agents()                             # cards with ids
-    registry.agent("0")                           # loaded on first use
+    registry.policy("0")                          # file for the page, which plays the agent
+    registry.agent("0")                           # loaded on first use, if the page cannot play it
     registry.agent("run vision_free, seed 3")     # newest weights of one of the experiment's runs
 
-The page identifies agents by id, never by path.  Loading the first agent takes seconds, because it imports torch.
+The page identifies agents by id, never by path.  Loading the first agent takes seconds, because it imports torch; reading
+policies for the page does not.
 """
 
 import threading
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nppsim.errors import MissingPackageError
-from nppsim.studio.agents import AgentError, Plugin, StudioAgent, find_plugin
+from nppsim.studio.agents import AgentError, PagePolicy, Plugin, StudioAgent, find_plugin
 from nppsim.studio.errors import StudioError
 
 RUN_PREFIX = "run "  # prefix of the ids of an experiment's agents
@@ -42,6 +44,7 @@ class AgentRegistry:
         self._experiment = None if experiment is None else Path(experiment)
         self._find = find
         self._loaded: dict[tuple[Path, float], StudioAgent] = {}
+        self._policies: dict[tuple[Path, float], PagePolicy | None] = {}
         self._lock = threading.RLock()
 
     @property
@@ -54,42 +57,57 @@ class AgentRegistry:
         if self._given or self._experiment is not None:
             self._require_plugin()
             for path in self._given:
-                self._load(path)
+                self._facts(path)
             if self._experiment is not None:
                 self.experiment()
 
     def agents(self) -> dict[str, Any]:
-        """Return {"agents": [{"id", "name", "facts": ``StudioAgent.facts``}], "why_none": why the list is empty, or null}."""
+        """Return {"agents": [card, ...], "why_none": why the list is empty, or null}.
+
+        card: {"id", "name", "facts": displayed properties, "in_page": whether the page plays the agent}.
+        """
         try:
-            agents = [self._load(path) for path in self._files]
-            names = Counter(agent.name for agent in agents)
+            names = Counter(path.stem for path in self._files)
             cards = [
                 {
                     "id": str(number),
-                    "name": agent.name if names[agent.name] == 1 else f"{path.absolute().parent.name}/{agent.name}",
-                    "facts": dict(agent.facts),
+                    "name": path.stem if names[path.stem] == 1 else f"{path.absolute().parent.name}/{path.stem}",
+                    "facts": dict(self._facts(path)),
+                    "in_page": self._policy(path) is not None,
                 }
-                for number, (path, agent) in enumerate(zip(self._files, agents, strict=True))
+                for number, path in enumerate(self._files)
             ]
         except MissingPackageError as error:
             return {"agents": [], "why_none": str(error)}
         if self._experiment is not None:
-            cards += [
-                {"id": run["agent"], "name": _title(run), "facts": {"checkpoint": run["checkpoint"]["name"]}}
-                for run in self.experiment()["runs"]
-                if run["checkpoint"]
-            ]
+            for run in filter(lambda run: run["checkpoint"], self._read()["runs"]):
+                facts, in_page = (
+                    {"checkpoint": run["checkpoint"]["name"]},
+                    self._policy(Path(run["checkpoint"]["path"])),
+                )
+                id = f"{RUN_PREFIX}{_title(run)}"
+                cards.append({"id": id, "name": _title(run), "facts": facts, "in_page": in_page is not None})
         why = None if cards else "there is no agent: start the studio with --agent CHECKPOINT"
         return {"agents": cards, "why_none": why}
 
+    def policy(self, id: str) -> bytes:
+        """Return the file of an agent for the page; raise StudioError for an unknown id or if the page cannot play it."""
+        policy = self._policy(self._path(id))
+        if policy is None:
+            raise StudioError(f"the page cannot play the agent {id!r}", _NOT_FOUND)
+        return policy.data
+
     def agent(self, id: str) -> StudioAgent:
         """Return an agent by its id; raise StudioError for an unknown id and a UserError for an invalid file."""
+        return self._load(self._path(id))
+
+    def _path(self, id: str) -> Path:
         if id.startswith(RUN_PREFIX) and self._experiment is not None:
             for run in self._read()["runs"]:  # found by title, since indices change when a run begins
                 if _title(run) == id.removeprefix(RUN_PREFIX) and run["checkpoint"]:
-                    return self._load(Path(run["checkpoint"]["path"]))
+                    return Path(run["checkpoint"]["path"])
         elif id.isdecimal() and int(id) < len(self._files):
-            return self._load(self._files[int(id)])
+            return self._files[int(id)]
         raise StudioError(f"there is no agent {id!r} here (yet)", _NOT_FOUND)
 
     @property
@@ -129,9 +147,22 @@ class AgentRegistry:
         shipped = self._plugin.shipped_agent() if self._plugin is not None else None
         return [] if shipped is None else [shipped]
 
+    def _facts(self, path: Path) -> Mapping[str, str]:
+        policy = self._policy(path)
+        return self._load(path).facts if policy is None else policy.facts
+
+    def _policy(self, path: Path) -> PagePolicy | None:
+        """Return the policy of a file for the page; read it again if the file has changed."""
+        key = _version(path)
+        with self._lock:
+            if key not in self._policies:
+                self._policies = {old: policy for old, policy in self._policies.items() if old[0] != path}
+                self._policies[key] = self._require_plugin().page_policy(path)
+            return self._policies[key]
+
     def _load(self, path: Path) -> StudioAgent:
         """Return the agent of a file; load it again if the file has changed."""
-        key = (path, path.stat().st_mtime if path.is_file() else 0.0)
+        key = _version(path)
         with self._lock:
             if key not in self._loaded:
                 agent = self._require_plugin().load_agent(path)
@@ -142,6 +173,10 @@ class AgentRegistry:
                     del self._loaded[old]
                 self._loaded[key] = agent
             return self._loaded[key]
+
+
+def _version(path: Path) -> tuple[Path, float]:
+    return path, path.stat().st_mtime if path.is_file() else 0.0
 
 
 def _title(run: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@
     agent = plugin.load_agent(path)
     for decision in agent.play(level, seed=1): ...          # one episode, decision by decision
     endings = list(agent.evaluate([level], 64))                # outcomes and final positions of 64 episodes
+    policy = plugin.page_policy(path)                       # for the page, which plays most agents itself
     plugin.read_experiment(folder)                          # current state of an experiment in training
 
 nppsim does not depend on a neural network library.  Packages with networks register a plug-in in the entry-point group
@@ -104,8 +105,23 @@ class StudioAgent(Protocol):
         """Play ``episodes`` episodes on each level and yield the end of each; closing the iterator cancels the rest."""
 
 
+@dataclass(frozen=True, eq=False)
+class PagePolicy:
+    """The policy of an agent that the page plays.
+
+    facts: displayed properties, name -> text.
+    data: file for ``nppsim/wasm/policy.js``.
+    """
+
+    facts: Mapping[str, str]
+    data: bytes
+
+
 class Plugin(Protocol):
     """Plug-in that loads agents and reads experiments."""
+
+    def page_policy(self, path: Path) -> PagePolicy | None:
+        """Return the policy of an agent; None if the page cannot run it, or if ``load_agent`` raises an error."""
 
     def load_agent(self, path: Path) -> StudioAgent:
         """Load an agent; raise a UserError if the file is missing, damaged or not an agent."""

@@ -17,7 +17,7 @@ import anyio
 import numpy as np
 from anyio import Event, to_thread
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
@@ -233,6 +233,11 @@ def _agents(request: Request) -> JSONResponse:
     return JSONResponse(request.app.state.studio.registry.agents())
 
 
+def _policy(request: Request) -> Response:
+    data = request.app.state.studio.registry.policy(request.path_params["id"])
+    return Response(data, media_type="application/octet-stream")
+
+
 def _experiment(request: Request) -> JSONResponse:
     registry = request.app.state.studio.registry
     return JSONResponse(registry.experiment() if registry.has_experiment else None)
@@ -240,6 +245,7 @@ def _experiment(request: Request) -> JSONResponse:
 
 routes: list[BaseRoute] = [
     Route("/api/agents", _agents),
+    Route("/api/agents/{id}/policy", _policy),
     Route("/api/experiment", _experiment),
     WebSocketRoute("/ws/watch", watch),
 ]

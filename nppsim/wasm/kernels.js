@@ -51,7 +51,7 @@ export class KernelError extends Error {}
 
 /**
  * A compiled module and the description of its entries; can be posted to a worker.
- * @typedef {{module: WebAssembly.Module, records: object, entries: object}} KernelModule
+ * @typedef {{module: WebAssembly.Module, records: Object<string, any>, entries: Object<string, any>}} KernelModule
  */
 
 /**

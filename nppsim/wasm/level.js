@@ -142,8 +142,8 @@ function checked(level, refuse) {
  * Arrays {dtype, shape, bytes} of a level, for ``Kernels.copyIn``.
  * @typedef {object} CompiledLevel
  * @property {Level} level
- * @property {object} stage - uint8[44, 25], tile ids with a border of full tiles, x first
- * @property {object} world - arrays of the physics kernels (nppsim.compile.World)
+ * @property {Object<string, any>} stage - uint8[44, 25], tile ids with a border of full tiles, x first
+ * @property {Object<string, any>} world - arrays of the physics kernels (nppsim.compile.World)
  */
 
 /**
@@ -196,7 +196,7 @@ function stageOf({ tiles }) {
  * @param {import("./kernels.js").Kernels} kernels - of the module "game"
  * @param {CompiledLevel} compiled
  * @param {number} leastTime - frames, minimum of the time limit
- * @returns {object} arrays {dtype, shape, bytes} by name, with "time_limit"
+ * @returns {Object<string, any>} arrays {dtype, shape, bytes} by name, with "time_limit"
  */
 export function computePaths(kernels, { stage, world }, leastTime = 0) {
   const mark = kernels.mark();

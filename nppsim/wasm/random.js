@@ -1,13 +1,15 @@
-/* Random numbers that equal numpy's bit for bit: ``new Random(seed)`` is ``numpy.random.default_rng(seed)``.
+/* Random numbers equal to numpy's and torch's, bit for bit: ``new Random(seed)`` is ``numpy.random.default_rng(seed)``,
+ * and ``new TorchRandom(seed)`` is ``torch.Generator().manual_seed(seed)``.
  *
  *     const rng = new Random(3);
  *     rng.random();                // numpy: rng.random()
  *     rng.fill(new Float64Array(6));
  *     rng.integers(10);            // numpy: rng.integers(10)
  *
- * Source: numpy's SeedSequence, PCG64 (O'Neill 2014, XSL-RR 128/64) and Generator.
+ * Source: numpy's SeedSequence, PCG64 (O'Neill 2014, XSL-RR 128/64) and Generator; MT19937 (Matsumoto, Nishimura 1998).
  */
 
+const TWISTER_WORDS = 624; // of 32 bits in the state of MT19937
 const POOL = 4; // words of 32 bits in the state of a SeedSequence
 const LIMBS = 8; // of 16 bits in a number of 128 bits, the lowest first
 const MULTIPLIER = [0xf645, 0x9fcc, 0xdf64, 0x4385, 0x5da4, 0x1fc6, 0xed05, 0x2360];
@@ -121,6 +123,54 @@ export class Random {
       trials += 1;
     }
     return trials;
+  }
+}
+
+/** The generator of torch on the CPU, of which the seed has 32 bits. */
+export class TorchRandom {
+  constructor(seed) {
+    this.state = new Uint32Array(TWISTER_WORDS);
+    this.state[0] = seed % 2 ** 32;
+    for (let i = 1; i < TWISTER_WORDS; i++) {
+      const before = this.state[i - 1];
+      this.state[i] = Math.imul(1812433253, before ^ (before >>> 30)) + i;
+    }
+    this.next = TWISTER_WORDS;
+  }
+
+  /** Draw 32 bits. */
+  word() {
+    if (this.next === TWISTER_WORDS) this.twist();
+    let y = this.state[this.next++];
+    y ^= y >>> 11;
+    y ^= (y << 7) & 0x9d2c5680;
+    y ^= (y << 15) & 0xefc60000;
+    return (y ^ (y >>> 18)) >>> 0;
+  }
+
+  twist() {
+    const s = this.state;
+    for (let i = 0; i < TWISTER_WORDS; i++) {
+      const y = (s[i] & 0x80000000) | (s[(i + 1) % TWISTER_WORDS] & 0x7fffffff);
+      s[i] = s[(i + 397) % TWISTER_WORDS] ^ (y >>> 1) ^ (y & 1 ? 0x9908b0df : 0);
+    }
+    this.next = 0;
+  }
+
+  /** Number from 0 to 1, without 1: torch.rand() in float32. */
+  random() {
+    return (this.word() & 0xffffff) / 2 ** 24;
+  }
+
+  /** Integer from 0 to end - 1, where end is less than 2**28: torch.randint(end). */
+  integers(end) {
+    return this.word() % end;
+  }
+
+  /** Number of the exponential distribution, rounded to float32: Tensor.exponential_(). */
+  exponential() {
+    const high = this.word() & 0x1fffff;
+    return Math.fround(-Math.log1p(-(high * 2 ** 32 + this.word()) / 2 ** 53));
   }
 }
 

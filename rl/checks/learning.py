@@ -17,7 +17,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from rl.checks.check import CHECKPOINT, TRIAL, UPDATE, CheckFailed, CheckWarned, check, require
 from rl.config import ExperimentConfig
 from rl.policy import checkpoint
-from rl.policy.networks import CLAMP
+from rl.policy.constants import CLAMP
 from rl.policy.policy import NppPolicy
 from rl.ppo.losses import kl_divergence
 from rl.ppo.ppo import PPO

@@ -10,12 +10,12 @@ from nppsim.errors import import_optional
 from nppsim.generate import CATEGORIES
 from nppsim.pictures.schemes import CLASSIC, SCHEMES
 from nppsim.settings import check_settings, require, setting
+from rl.policy.constants import PATIENCE
 from rl.seeds import LARGEST_SEED
 
 FILM_BYTES = 2 << 20  # upper estimate of the size of one film and its picture
 MOST_EPISODES = 1_000_000  # maximum number per evaluation; their records are all in memory
 EVALUATIONS = 20  # default number of evaluations per training without a time budget
-PATIENCE = 120  # default number of decisions without progress before evaluated agents explore
 EVALUATIONS_IN_BUDGET = 10  # default number of evaluations per training with a time budget
 
 _video = partial(setting, needs="video.record_eval_videos")

@@ -20,14 +20,16 @@ import torch
 
 from nppsim.batch import BatchSimulator
 from nppsim.physics.outcomes import DIED
+from rl.policy.constants import (
+    DEPTH_STEP,
+    MAX_DEATH_RETRIES,
+    MAX_PHASE_RETRIES,
+    MIN_DEPTH,
+    PASSED_DECISIONS,
+)
 from rl.policy.player import LOOK_AHEAD, Player, act_in_part
 
-HORIZON, MAX_HORIZON = 80, 10_000  # decisions; default and maximum
-MAX_DEATH_RETRIES = 16  # number of times to backtrack from deaths before a failure is accepted
-MAX_PHASE_RETRIES = 4  # the same for phases of exploration
-# After a death, the player backtracks by at least MIN_DEPTH decisions.  The largest depth grows by DEPTH_STEP per retry.
-MIN_DEPTH, DEPTH_STEP = 4, 6
-PASSED_DECISIONS = 12  # decisions beyond a failure after which it counts as passed
+MAX_HORIZON = 10_000  # decisions
 
 
 class BacktrackingPlayer(Player):

@@ -15,7 +15,6 @@ The fields are:
     config, versions           settings and versions of packages, as JSON
 """
 
-import hashlib
 import io
 import json
 import os
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
+import safetensors
 import stable_baselines3
 import torch
 
@@ -37,10 +36,11 @@ from nppsim.errors import UserError
 from nppsim.io.files import write_bytes
 from nppsim.io.reading import mismatch
 from nppsim.observe.statistics import StatisticsError
+from rl.policy import checkpoint_file
 from rl.policy.architectures import ArchitectureError, get_architecture
+from rl.policy.checkpoint_file import header_bytes
 from rl.policy.policy import NppPolicy, build_policy
 
-FORMAT = "npp-checkpoint"
 FORMAT_VERSION = 3
 READABLE = (2, 3)  # versions that ``load`` reads
 SUFFIX = ".safetensors"
@@ -121,9 +121,9 @@ def _to_bytes(fields: Mapping[str, Any], path: Path) -> bytes:
     except TypeError as error:
         raise CheckpointError(f"{path}: not written: {error}") from error
     data = pack(content, tensors)
-    if len(data) > _MAX_BYTES or _header_bytes(data) > _MAX_HEADER:
+    if len(data) > _MAX_BYTES or header_bytes(data) > _MAX_HEADER:
         raise CheckpointError(
-            f"{path}: not written, {len(data)} bytes with a header of {_header_bytes(data)} bytes exceed the limits of "
+            f"{path}: not written, {len(data)} bytes with a header of {header_bytes(data)} bytes exceed the limits of "
             f"{_MAX_BYTES} and {_MAX_HEADER}: store less in config and training"
         )
     return data
@@ -171,26 +171,9 @@ def _decoded(value: Any) -> Any:
     return type(value)(map(_decoded, value)) if isinstance(value, list | tuple) else value
 
 
-def pack(content: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> bytes:
+def pack(content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> bytes:
     """Return the content of a file, with its SHA-256.  content: JSON fields; tensors: tensors by name."""
-    described = {"format_version": FORMAT_VERSION, "sha256": _digest(content, tensors), "content": content}
-    return safetensors.torch.save(tensors, {FORMAT: json.dumps(described)})
-
-
-def _digest(content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> str:
-    """Return the SHA-256 of fields and tensors as hex digits."""
-    digest = hashlib.sha256(json.dumps(content).encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        if tensor.numel():  # an empty tensor may have strides that ``view`` refuses
-            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def _header_bytes(data: bytes) -> int:
-    """Return the size of the header, which the first eight bytes of a safetensors file contain."""
-    return int.from_bytes(data[:8], "little")
+    return checkpoint_file.pack(content, {name: tensor.numpy() for name, tensor in tensors.items()}, FORMAT_VERSION)
 
 
 def _not_finite(fields: Mapping[str, Any]) -> list[str]:
@@ -297,9 +280,9 @@ def _read(path: Path) -> dict[str, Any]:
         size, begin = os.fstat(file.fileno()).st_size, file.read(8)
         if begin.startswith(_ZIP):
             raise _not_opened(path)
-        if _header_bytes(begin) > min(_MAX_HEADER, size - 8) or size > _MAX_BYTES:
+        if header_bytes(begin) > min(_MAX_HEADER, size - 8) or size > _MAX_BYTES:
             raise CheckpointError(
-                f"{path}: not a checkpoint, or cut off ({size} bytes, header of {_header_bytes(begin)}): {_another(path)}"
+                f"{path}: not a checkpoint, or cut off ({size} bytes, header of {header_bytes(begin)}): {_another(path)}"
             )
         data = begin + file.read(size - len(begin))
     try:
@@ -313,7 +296,8 @@ def _read(path: Path) -> dict[str, Any]:
                 f"{path}: checkpoint format {described['format_version']}, this version of the project reads "
                 f"{FORMAT_VERSION}: use the version that wrote it, or train again"
             )
-        if described["sha256"] != _digest(described["content"], tensors):
+        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+        if described["sha256"] != checkpoint_file.digest(described["content"], arrays):
             raise _damaged(path, "its content does not match its SHA-256")
         return _fields(described["content"], tensors)
     except CheckpointError:
@@ -331,13 +315,12 @@ def _fields(content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> 
 
 
 def parse(data: bytes) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Return the entry FORMAT in the header of a safetensors file (None without one), and the tensors.
+    """Return the entry ``checkpoint_file.FORMAT`` in the header of a safetensors file (None without one), and the tensors.
 
     Raises one of _READ_ERRORS for damaged data.
     """
-    tensors = safetensors.torch.load(data)
-    header = json.loads(data[8 : 8 + _header_bytes(data)])
-    return json.loads(header.get("__metadata__", {}).get(FORMAT, "null")), tensors
+    described, arrays = checkpoint_file.parse(data)
+    return described, {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def _damaged(path: Path, reason: object) -> CheckpointError:

@@ -9,27 +9,8 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from nppsim.actions import MIRRORED_ACTION
-from nppsim.levels.stage import CELLS_X, TILE
 from nppsim.observe.layout import SPECS
-
-WIDTH = CELLS_X * TILE  # px, width of the stage
-# Components that change their sign.
-_SIGNED = {
-    "game_state": ("vx", "wall_normal", "floor_normal_x", "pad_direction_x"),
-    "reachability_features": ("waypoint1_dx", "waypoint2_dx"),
-    "entity_positions": (),
-    "switch_states": (),
-    "hazards": ("dx", "vx"),
-    "foresight": ("dx", "vx"),
-}
-# Positions on the stage: indices of x; y follows.  Both are 0 for an entity that does not exist.
-_POSITIONS = {
-    "game_state": [0],
-    "entity_positions": [i for i, name in enumerate(SPECS["entity_positions"].components) if name.endswith("_x")],
-    "switch_states": [i for i, name in enumerate(SPECS["switch_states"].components) if name.endswith("_x")],
-}
-_AXES = {"surroundings": -1, "player_frame": -2, "global_view": -3}  # horizontal axis of pictures
-_SIGNS = {key: [-1.0 if name in signed else 1.0 for name in SPECS[key].components] for key, signed in _SIGNED.items()}
+from rl.policy.constants import MIRROR_AXES, MIRROR_POSITIONS, MIRROR_SIGNS, WIDTH
 
 
 def mirror_image(key: str, values: torch.Tensor) -> torch.Tensor:
@@ -38,12 +19,12 @@ def mirror_image(key: str, values: torch.Tensor) -> torch.Tensor:
     values: tensor [N, *shape], or [N, size] as in ``nppsim.gym.spaces``; all keys except ``graph_state``.
     """
     image = values.reshape(-1, *SPECS[key].shape)
-    if key in _AXES:
-        return image.flip(_AXES[key]).reshape(values.shape)
+    if key in MIRROR_AXES:
+        return image.flip(MIRROR_AXES[key]).reshape(values.shape)
     if key == "foresight":
         image = image[:, MIRRORED_ACTION.tolist()]
-    image = image * image.new_tensor(_SIGNS[key])
-    if x := _POSITIONS.get(key):
+    image = image * image.new_tensor(MIRROR_SIGNS[key])
+    if x := MIRROR_POSITIONS.get(key):
         exists = (image[..., x] != 0) | (image[..., [i + 1 for i in x]] != 0)
         image[..., x] = torch.where(exists, WIDTH - image[..., x], image[..., x])
     return image.reshape(values.shape)

@@ -21,11 +21,10 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from rl.policy.architectures import ArchitectureError, ResidualBlocks, get_architecture
+from rl.policy.constants import CLAMP, PIXEL_SCALE
 from rl.policy.graph_network import GraphEncoder, compute_dtype
 from rl.policy.image_patches import distinct_patches
 
-PIXEL_SCALE = 1.0 / 255.0  # scales uint8 observations to 0..1
-CLAMP = 10.0  # largest absolute value of a normalised number, which limits the effect of outliers
 TOKEN = 64  # number of features of a modality in attention
 CHANNELS = 16  # number of features of an image patch
 PATCHES = {"player_frame": (12, 12), "global_view": (16, 20)}  # patch sizes in pixels, for 7x7 and 11x5 patches

@@ -21,12 +21,11 @@ import torch
 
 from nppsim.observe import layout
 from rl import plugins
+from rl.policy.constants import BURST, MAX_REPEAT
 from rl.policy.policy import NppPolicy, death_penalty, sample_actions
 from rl.policy.recurrent import RECURRENT_STATE
 from rl.policy.subtasks import SUBTASK, ActiveSubtasks
 
-BURST = 30  # number of decisions of exploration, then of the policy, in turn
-MAX_REPEAT = 20  # largest number of decisions for which exploration repeats an action
 PATH, LOOK_AHEAD = "reachability_features", "foresight"
 _PATH = layout.slots(layout.SPECS[PATH].components)
 

@@ -20,13 +20,13 @@ from nppsim.observe.foresight import AHEAD
 from nppsim.observe.stacking import Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from rl.policy.architectures import get_architecture
+from rl.policy.constants import DEATH_PENALTY
 from rl.policy.mirror import averaged, with_mirror_images
 from rl.policy.networks import DeepHeads, Encoder, ObservationError, check_batch
 from rl.policy.recurrent import FOLLOWS, RECURRENT_STATE, RecurrentLayer
 from rl.policy.subtasks import SUBTASK, HighLevelPolicy
 
 LEARNING_RATE = 3e-4  # default of the optimiser; imitation and PPO set their own
-DEATH_PENALTY = 20.0  # minimum penalty of an action that leads to death; an early death costs up to twice as much
 GAINS = {"features_extractor": math.sqrt(2), "mlp_extractor": math.sqrt(2), "action_net": 0.01, "value_net": 1.0}
 
 

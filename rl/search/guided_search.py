@@ -28,8 +28,8 @@ from nppsim.physics.outcomes import WON
 from nppsim.planner.kernels import cell
 from nppsim.planner.search import WinningRun, actions_to, winning_run
 from nppsim.reward import MIN_PATH, RewardConfig
-from rl.config.evaluation import PATIENCE
 from rl.policy.checkpoint import CheckpointError, load_policy
+from rl.policy.constants import PATIENCE
 from rl.policy.player import player_of
 from rl.policy.policy import NppPolicy
 

@@ -1,11 +1,15 @@
-"""Plug-in of the studio for trained agents; nppsim finds it through the entry-point group ``nppsim.agents``."""
+"""Plug-in of the studio for trained agents; nppsim finds it through the entry-point group ``nppsim.agents``.
+
+Only agents that the page cannot play need torch, whose import takes seconds.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rl.studio.agent import LoadedAgent
-from rl.studio.training import read_experiment
+from nppsim.errors import import_optional
+from nppsim.studio.agents import PagePolicy, StudioAgent
+from rl.policy import browser
 
 
 class CheckpointPlugin:
@@ -18,8 +22,19 @@ class CheckpointPlugin:
         """shipped: file of the agent shipped with the project."""
         self._shipped = shipped
 
-    def load_agent(self, path: Path) -> LoadedAgent:
-        """Load a checkpoint or an exported network.  Raises CheckpointError or ExportError."""
+    def page_policy(self, path: Path) -> PagePolicy | None:
+        """Return the policy of a checkpoint for the page; None if it cannot be played there."""
+        try:
+            data = browser.browser_policy(path)
+        except browser.READ_ERRORS:
+            return None
+        return PagePolicy(browser.settings_of(data)["facts"], data)
+
+    def load_agent(self, path: Path) -> StudioAgent:
+        """Load a checkpoint or an exported network.  Raises CheckpointError, ExportError or MissingPackageError."""
+        import_optional("torch", "train")
+        from rl.studio.agent import LoadedAgent
+
         return LoadedAgent(path)
 
     def shipped_agent(self) -> Path | None:
@@ -27,5 +42,8 @@ class CheckpointPlugin:
         return self._shipped if self._shipped and self._shipped.is_file() else None
 
     def read_experiment(self, folder: Path) -> Mapping[str, Any]:
-        """Return the state of an experiment; see ``rl.studio.training``.  Raises ResultsError."""
+        """Return the state of an experiment; see ``rl.studio.training``.  Raises ResultsError or MissingPackageError."""
+        import_optional("torch", "train")
+        from rl.studio.training import read_experiment
+
         return read_experiment(folder)

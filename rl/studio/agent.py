@@ -11,19 +11,17 @@ import torch
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.errors import ConfigError
-from nppsim.io.reading import PlainError, from_plain
 from nppsim.levels.level import Level
 from nppsim.physics import outcomes
 from nppsim.planner.search import PlanStart
-from nppsim.reward import GAMMA, TERMS
+from nppsim.reward import TERMS
 from nppsim.simulate import simulate
 from nppsim.studio.agents import Decision, EpisodeEnd
-from rl.config.evaluation import PATIENCE
-from rl.config.rewards import RewardSettings
 from rl.evaluation.suite import EvaluationSuite
-from rl.policy.backtracking import HORIZON, with_backtracking
+from rl.policy.backtracking import with_backtracking
+from rl.policy.browser import facts, rewards_of
 from rl.policy.checkpoint import load_policy
+from rl.policy.constants import HORIZON, PATIENCE
 from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import Player, player_of
 from rl.policy.policy import NppPolicy
@@ -45,21 +43,15 @@ class LoadedAgent:
         if is_onnx(path):
             self._policy = OnnxPolicy.load(path)
             self.frame_skip: int = self._policy.metadata.frame_skip
-            about = {"architecture": self._policy.metadata.architecture, "computed by": "onnxruntime"}
+            architecture = {"architecture": self._policy.metadata.architecture, "computed by": "onnxruntime"}
         else:
             self._policy, fields = load_policy(path)
             self.frame_skip, config = fields["frame_skip"], fields["config"]
             size = sum(one.numel() for one in self._policy.parameters())
-            about = {"architecture": self._policy.architecture, "parameters": f"{size:,}"}
+            architecture = {"architecture": self._policy.architecture, "parameters": f"{size:,}"}
         self.observations = self._policy.observations
-        self._reward, self._gamma, rewards = _rewards(config)
-        self.facts = {
-            "file": str(path),
-            **about,
-            "sees": ", ".join(self.observations),
-            "frames per decision": str(self.frame_skip),
-            "rewards": rewards,
-        }
+        self._reward, self._gamma, rewards = rewards_of(config)
+        self.facts = facts(path, architecture, self.observations, self.frame_skip, rewards)
 
     def play(
         self, level: Level, *, seed: int = 0, deterministic: bool = False, start: PlanStart | None = None
@@ -165,15 +157,3 @@ def _recorded(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxPolicy, d
 def _note(player: Player) -> str:
     """Return the name of the active subtask, or "" for a policy without subtasks."""
     return "" if player.subtasks is None else SUBTASKS[player.subtasks[0, 0]].replace("_", " ")
-
-
-def _rewards(config: dict) -> tuple[RewardSettings, float, str]:
-    """Return (reward settings, discount, description of their source) of the training; defaults if ``config`` has none.
-
-    The rewards are only displayed; the agent does not depend on them.
-    """
-    try:
-        reward, gamma = from_plain(RewardSettings, config["reward"]), from_plain(float, config["ppo"]["gamma"])
-    except (KeyError, TypeError, PlainError, ConfigError):  # config of another version, or not written by an experiment
-        return RewardSettings(), GAMMA, "default (the checkpoint does not contain those of its training)"
-    return reward, gamma, str(reward)

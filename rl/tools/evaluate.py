@@ -38,8 +38,9 @@ from rl.evaluation.results import ALL, EpisodeRecord, LevelWins, Stats, by_categ
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
 from rl.experiment.data import drop_unreadable, merge_level_sets, skip_or_raise
-from rl.policy.backtracking import HORIZON, MAX_HORIZON
+from rl.policy.backtracking import MAX_HORIZON
 from rl.policy.checkpoint import load_policy
+from rl.policy.constants import HORIZON
 from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import PickledPolicy
 from rl.policy.policy import NppPolicy

@@ -26,7 +26,7 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.observe.stacking import ADVICE
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
-from rl.config.evaluation import MOST_EPISODES, PATIENCE, EvaluationConfig
+from rl.config.evaluation import MOST_EPISODES, EvaluationConfig
 from rl.config.experiment import RUN_BYTES, ExperimentConfig, check_folders
 from rl.config.machine import HardwareConfig
 from rl.evaluation.results import ALL, Stats, aggregate, format_table
@@ -35,6 +35,7 @@ from rl.events import open_events
 from rl.experiment.data import merge_level_sets
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
+from rl.policy.constants import PATIENCE
 from rl.policy.policy import NppPolicy, build_policy
 from rl.seeds import LARGEST_SEED
 

@@ -122,6 +122,9 @@ class Runner:
 
     name, facts = "runner", {}
 
+    def page_policy(self, path):
+        return None
+
     def load_agent(self, path):
         return self
 

@@ -14,7 +14,7 @@ from nppsim.physics.outcomes import NAMES
 from nppsim.reward import TERMS
 from nppsim.studio import documents, watching
 from nppsim.studio.agent_registry import AgentRegistry
-from nppsim.studio.agents import AgentError, Decision, EpisodeEnd
+from nppsim.studio.agents import AgentError, Decision, EpisodeEnd, PagePolicy
 from nppsim.studio.errors import StudioError
 
 from worlds import RIGHT, moving_level, straight
@@ -75,6 +75,9 @@ class Pressers:
 
     def __init__(self):
         self.agent = Presser()
+
+    def page_policy(self, path):
+        return PagePolicy({"size": "small"}, b"policy") if path.name == "small" else None
 
     def load_agent(self, path):
         if not path.is_file():
@@ -277,7 +280,7 @@ def test_agents_with_same_file_name_show_folder(page, plugin, tmp_path):
         file.parent.mkdir()
         file.touch()
     cards = AgentRegistry(files, find=lambda: plugin).agents()["agents"]
-    assert [card["name"] for card in cards] == [f"{folder}/{plugin.agent.name}" for folder in ("old", "new")]
+    assert [card["name"] for card in cards] == ["old/a", "new/a"]
 
 
 def test_experiment_agent_id_is_stable(plugin, tmp_path):
@@ -299,11 +302,21 @@ def test_experiment_agent_id_is_stable(plugin, tmp_path):
 
 def test_agents_listed_or_reason(watched, page):
     assert page.get("agents").json() == {
-        "agents": [{"id": "0", "name": "presser", "facts": {"idea": "right"}}],
+        "agents": [{"id": "0", "name": "a", "facts": {"idea": "right"}, "in_page": False}],
         "why_none": None,
     }
     page.studio.registry = AgentRegistry(find=lambda: None)
     assert "--agent" in page.get("agents").json()["why_none"]
+
+
+def test_agents_policy_for_page_is_read_without_loading_agent(page, plugin, tmp_path):
+    (tmp_path / "small").touch()
+    (tmp_path / "a").touch()
+    page.studio.registry = AgentRegistry([tmp_path / "small", tmp_path / "a"], find=lambda: plugin)
+    small, other = page.get("agents").json()["agents"]
+    assert (small["in_page"], small["facts"], other["in_page"]) == (True, {"size": "small"}, False)
+    assert page.get("agents/0/policy").content == b"policy"
+    assert "cannot play" in page.get("agents/1/policy", 404).json()["error"]
 
 
 def test_experiment_followed_without_paths(watched, plugin, tmp_path):

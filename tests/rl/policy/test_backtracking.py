@@ -10,7 +10,8 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.physics.outcomes import DIED
 from nppsim.simulate import simulate
 from rl.evaluation.suite import EvaluationSuite
-from rl.policy.backtracking import MAX_DEATH_RETRIES, MAX_PHASE_RETRIES, BacktrackingPlayer, with_backtracking
+from rl.policy.backtracking import BacktrackingPlayer, with_backtracking
+from rl.policy.constants import MAX_DEATH_RETRIES, MAX_PHASE_RETRIES
 from rl.policy.player import ExploringPlayer, Player, player_of
 from rl.policy.policy import build_policy
 

@@ -6,7 +6,8 @@ import torch
 
 from nppsim.observe import layout
 from rl.evaluation.suite import EvaluationSuite
-from rl.policy.player import BURST, MAX_REPEAT, ExploringPlayer, Player, player_of
+from rl.policy.constants import BURST, MAX_REPEAT
+from rl.policy.player import ExploringPlayer, Player, player_of
 
 from worlds import RIGHT, corridor
 

@@ -10,9 +10,10 @@ from nppsim.observe import layout
 from nppsim.observe.foresight import AHEAD
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from rl.policy.architectures import ARCHITECTURES, ArchitectureError, get_architecture
+from rl.policy.constants import DEATH_PENALTY
 from rl.policy.image_patches import distinct_patches
 from rl.policy.networks import ByteLinear, NormalizeObservations, ObservationError, patches
-from rl.policy.policy import DEATH_PENALTY, NppPolicy, build_policy, death_penalty, sample_actions
+from rl.policy.policy import NppPolicy, build_policy, death_penalty, sample_actions
 from rl.ppo.update_benchmark import graph_states
 
 from networks import parts_without_effect
