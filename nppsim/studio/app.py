@@ -15,7 +15,6 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from nppsim._numba.progress import compilation
 from nppsim.errors import UserError
 from nppsim.pictures.schemes import stylesheet
 from nppsim.planner.settings import OBJECTIVES, TIME

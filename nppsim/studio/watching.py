@@ -11,7 +11,7 @@ import base64
 import itertools
 from contextlib import closing
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import numpy as np
@@ -21,21 +21,20 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.io.reading import mismatch
 from nppsim.levels.level import Level
 from nppsim.physics.outcomes import NAMES, WON
 from nppsim.planner.settings import OBJECTIVES, TIME
-from nppsim.replays.diff import compare_replays
 from nppsim.replays.replay import Replay
 from nppsim.studio.documents import Document
-from nppsim.studio.episodes import Episode, layout_document
 from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import AGENT
 from nppsim.studio.plans import PLANNERS
 from nppsim.studio.sockets import HELP, BackgroundTasks, send, serve
-from nppsim.studio.writers import RunWriter
+
+if TYPE_CHECKING:
+    from nppsim.bank import LevelBank
 
 AHEAD = 600  # maximum number of frames that an agent plays ahead of the displayed frame
 PART = 40  # minimum number of frames of an agent per message
@@ -104,7 +103,7 @@ class Watcher:
             difference = await self._in_thread(_difference, bank.levels[0], inputs_of_run[first], inputs_of_run[number])
             await self._send({"watch": request["number"], "runs": [first, number], "difference": difference})
 
-    async def _play(self, head: Document, run: Document, bank: LevelBank, inputs_of_run: dict[int, np.ndarray]) -> None:
+    async def _play(self, head: Document, run: Document, bank: "LevelBank", inputs_of_run: dict[int, np.ndarray]) -> None:
         """Play one run and store its inputs in ``inputs_of_run`` when it is over.  head: fields of all its messages."""
         try:
             if "agent" in run:
@@ -113,6 +112,8 @@ class Watcher:
             inputs, label = await (
                 self._planned(bank, run["planner"]) if "planner" in run else self._recorded(run, bank)
             )
+            from nppsim.studio.writers import RunWriter
+
             writer = await self._in_thread(RunWriter, bank)
             await self._send(head | {"label": label, "start": writer.start})
             part = await self._in_thread(writer.play, inputs)
@@ -122,9 +123,11 @@ class Watcher:
         await self._send(head | {"parts": [part], "over": part["outcome"]})
         inputs_of_run[head["run"]] = inputs[: part["frames"]]
 
-    async def _play_agent(self, head: Document, run: Document, bank: LevelBank) -> np.ndarray:
+    async def _play_agent(self, head: Document, run: Document, bank: "LevelBank") -> np.ndarray:
         await self._studio.plans.ready()
         agent = await self._in_thread(self._studio.registry.agent, run["agent"])
+        from nppsim.studio.episodes import Episode, layout_document
+
         settings = {"seed": run["seed"], "deterministic": run["deterministic"]}
         episode = await self._in_thread(lambda: Episode(bank, agent, **settings))
         about = {"facts": dict(agent.facts), "layout": layout_document(agent.observations)}
@@ -142,7 +145,7 @@ class Watcher:
             await self._in_thread(self._studio.leaderboard.add, level, AGENT, agent.name, episode.game.frame, gold)
         return episode.inputs
 
-    async def _planned(self, bank: LevelBank, objective: bool | str) -> tuple[np.ndarray, str]:
+    async def _planned(self, bank: "LevelBank", objective: bool | str) -> tuple[np.ndarray, str]:
         """Return inputs and label of the planner's run.  objective: that of the planner; true or false: "time"."""
         objective = TIME if isinstance(objective, bool) else objective
         if objective not in OBJECTIVES:
@@ -152,7 +155,7 @@ class Watcher:
             raise StudioError("the planner found no run of this level")
         return np.frombuffer(base64.b64decode(found["inputs"]), np.uint8), PLANNERS[objective]
 
-    async def _recorded(self, run: Document, bank: LevelBank) -> tuple[np.ndarray, str]:
+    async def _recorded(self, run: Document, bank: "LevelBank") -> tuple[np.ndarray, str]:
         if "replay" in run:
             replay, label = await self._in_thread(self._studio.library.replay, run["replay"])
             level, inputs = replay.level, replay.inputs
@@ -215,6 +218,8 @@ def _parse(message: Any) -> tuple[str, Any]:
 
 def _difference(level: Level, a: np.ndarray, b: np.ndarray) -> Document:
     """Return where two runs diverge and where one gains or loses frames against the other (``nppsim.replays.diff``)."""
+    from nppsim.replays.diff import compare_replays
+
     difference, _, _ = compare_replays(Replay(level, a, name="the first run"), Replay(level, b, name="the other run"))
     return asdict(difference)
 
