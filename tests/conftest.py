@@ -66,7 +66,6 @@ LONGEST = (
     "test_bench.py",
     "test_two_processes.py",
     "test_own_network_page.py",
-    "test_planner_process.py",
     "test_watch.py",
     "test_kernel.py",
     "test_inputs.py",

@@ -1,7 +1,6 @@
 """The studio as an ASGI application: routes and their handlers (docs/lab/studio.md)."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -17,15 +16,12 @@ from starlette.staticfiles import StaticFiles
 
 from nppsim.errors import UserError
 from nppsim.pictures.schemes import stylesheet
-from nppsim.planner.settings import OBJECTIVES, TIME
 from nppsim.replays.replay import FORMATS
-from nppsim.replays.score import score
 from nppsim.studio import editing, playing, watching
 from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import Leaderboard
 from nppsim.studio.library import LEVEL_FORMATS, Library
-from nppsim.studio.plans import Plans
 from nppsim.studio.recordings import FILE_OF_ALL, Demonstrations, Recordings, file_name
 from nppsim.studio.security import Access, Guard
 
@@ -39,14 +35,10 @@ class Studio:
     library: levels and replays.
     recordings, demonstrations: stored runs.
     leaderboard: best runs of each level; by default stored in memory only.
-    plans: runs of the planner.
     registry: agents, and the displayed experiment.
     watchers: open watch sockets.  limiter: limits the threads of all watch sockets together.
     editors: open editors.
-    prepares: compile the kernels of the planner and of agents in the background when the app starts.
     """
-
-    prepares = False
 
     def __init__(
         self,
@@ -57,28 +49,19 @@ class Studio:
     ):
         self.library = library
         self.leaderboard = leaderboard or Leaderboard()
-        self.plans = Plans(self.leaderboard)
         self.recordings = Recordings()
         self.demonstrations = Demonstrations(demonstrations, library.categories)
         self.registry = registry or AgentRegistry()
         self.watchers: set[watching.Watcher] = set()
         self.limiter = CapacityLimiter(watching.THREADS)
-        self.editors: set[editing.Checker] = set()
+        self.editors: set[object] = set()
 
 
 def create_app(studio: Studio, access: Access) -> Starlette:
     """Return the ASGI application.  access: conditions under which a request is answered."""
     guard = Middleware(Guard, access=access)
     handlers: dict[Any, Any] = {UserError: _refused, OSError: _failed}
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        if studio.prepares:
-            studio.plans.prepare(studio.registry.files)
-        yield
-        await studio.plans.close()
-
-    app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=lifespan)
+    app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
     app.state.studio = studio
     return app
 
@@ -127,14 +110,13 @@ def _state(request: Request) -> JSONResponse:
     compiled: number of functions compiled so far while Numba compiles kernels, else null.
     """
     studio = _studio(request)
-    compiled = compilation.count if compilation.busy else studio.plans.compiled
+    progress = sys.modules.get("nppsim._numba.progress")  # is imported with the first kernel
+    compiled = progress.compilation.count if progress and progress.compilation.busy else None
     return JSONResponse({"follows": studio.registry.has_experiment, "compiled": compiled})
 
 
 def _levels(request: Request) -> JSONResponse:
-    answer, pars = _studio(request).library.levels(), _studio(request).plans.times()
-    cards = [card | {"par": card["par"] or pars.get(card["id"])} for card in answer["levels"]]
-    return JSONResponse(answer | {"levels": cards})
+    return JSONResponse(_studio(request).library.levels())
 
 
 def _film(request: Request) -> JSONResponse:
@@ -142,29 +124,7 @@ def _film(request: Request) -> JSONResponse:
 
 
 def _level(request: Request) -> JSONResponse:
-    id = request.path_params["id"]
-    document = _studio(request).library.document(id)
-    return JSONResponse(document | {"par": document["par"] or _studio(request).plans.times().get(id)})
-
-
-async def _par(request: Request) -> JSONResponse:
-    """Return {"par": frames, "gold", "score"} of the planner's run for an objective; search if it is unknown.
-
-    ?objective=time (the default), score or all-gold.  {"par": null} if the planner finds no run; only "par" of a par time
-    in the index of a level set.
-    """
-    studio, id = _studio(request), request.path_params["id"]
-    objective = _one_of(request, "objective", OBJECTIVES)
-    shown = await run_in_threadpool(studio.library.level, id)
-    if objective == TIME and shown.par:
-        return JSONResponse({"par": shown.par})
-    if stored := studio.plans.par(id, objective):
-        return JSONResponse(stored)
-    found = await studio.plans.answer(shown.level, objective)
-    if found["par"] is None:
-        return JSONResponse({"par": None})
-    gold = found["gold"]
-    return JSONResponse({"par": found["par"], "gold": gold, "score": score(found["par"], gold)})
+    return JSONResponse(_studio(request).library.document(request.path_params["id"]))
 
 
 def _best(request: Request) -> JSONResponse:
@@ -250,7 +210,6 @@ routes: list[BaseRoute] = [
     Route("/api/levels/{id}", _level),
     Route("/api/levels/{id}/file", _level_file),
     Route("/api/levels/{id}/best", _best),
-    Route("/api/levels/{id}/par", _par),
     Route("/api/episodes/{code}", _episode),
     Route("/api/film", _film),
     Route("/api/open", _open_file, methods=["POST"]),

@@ -1,4 +1,4 @@
-"""Drafts, the JSON form of levels in the editor: conversion from and to levels, and checks with messages for the author.
+"""Drafts, the JSON form of levels in the editor: conversion from and to levels.
 
 A draft may be incomplete.  Positions are in steps of 6 px from the outer corner of the border, as in level files:
 
@@ -11,35 +11,19 @@ Only exits, locked doors and trap doors have ``switch``, the position of their s
 the entities by kind, as the game does.
 """
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nppsim.bank import LevelBank
 from nppsim.io.reading import mismatch
-from nppsim.levels import kinds, tiles
-from nppsim.levels.level import (
-    BOTTOM_Y,
-    MIRROR_X,
-    MODE,
-    ORIENTATION,
-    POSITION_UNIT,
-    STEPS_PER_TILE,
-    TYPE,
-    Level,
-    LevelError,
-    X,
-    Y,
-)
-from nppsim.levels.stage import COLUMNS, ROWS, TILE
+from nppsim.levels import kinds
+from nppsim.levels.level import MODE, ORIENTATION, STEPS_PER_TILE, TYPE, Level, LevelError, X, Y
+from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.studio.documents import name_of
 
 WITH_SWITCH = (kinds.EXIT, *kinds.SWITCH_OF_DOOR)  # kinds whose draft entity includes the switch
 SWITCH_KINDS = (kinds.EXIT_SWITCH, *kinds.SWITCH_OF_DOOR.values())
-FAR_TILES = 22  # distance in tiles (half the stage) from which a switch is reported as far from its door or exit
 # Fields that the game ignores; a draft sets them to 0.
 _IGNORED_FIELDS = {kinds.EXIT: ("orientation", "mode"), kinds.LOCKED_DOOR: ("mode",), kinds.TRAP_DOOR: ("mode",)}
 _SHAPE = {
@@ -48,20 +32,6 @@ _SHAPE = {
     "spawn": ([int], None),
     "entities": [{"kind": int, "x": int, "y": int, "orientation": int, "mode": int}],
 }
-
-
-@dataclass(frozen=True)
-class Diagnostic:
-    """Message about a draft.
-
-    severity: "error" (the draft is not a valid level), "warning" (a probable mistake) or "note".
-    text: description and remedy.
-    at: position in steps of 6 px; None if the diagnostic concerns the whole level.
-    """
-
-    severity: str
-    text: str
-    at: tuple[int, int] | None = None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -157,103 +127,6 @@ def _is_place(value: Any) -> bool:
     return not mismatch(value, [int]) and len(value) == 2
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Checks
-
-
-def diagnostics(draft: dict) -> list[Diagnostic]:
-    """Check a draft; return the diagnostics, the most severe first.  Raises LevelError for an invalid draft."""
-    check_shape(draft)
-    found = list(_missing(draft))
-    if not any(diagnostic.severity == "error" for diagnostic in found):
-        try:
-            level = level_of(draft)
-        except LevelError as error:
-            found.append(Diagnostic("error", str(error)))
-        else:
-            found += _misplaced(draft)
-            found += [Diagnostic("warning", _without_offset(warning)) for warning in level.warnings]
-            unlike = [note for note in level.support_notes if note not in level.warnings]
-            found += [Diagnostic("note", f"Here {note} (docs/physics.md, section 8).") for note in unlike]
-            if (
-                any(entity["kind"] == kinds.EXIT for entity in draft["entities"])
-                and not LevelBank([level]).reachable[0]
-            ):
-                found.append(
-                    Diagnostic(
-                        "warning",
-                        "No path leads from the spawn over an exit switch to its exit: tiles or doors block all paths.",
-                    )
-                )
-            found += _notes(draft)
-    return sorted(found, key=lambda diagnostic: ("error", "warning", "note").index(diagnostic.severity))
-
-
-def _missing(draft: dict) -> Iterator[Diagnostic]:
-    if draft["spawn"] is None:
-        yield Diagnostic("error", "There is no spawn: place the ninja.")
-    if not any(entity["kind"] == kinds.EXIT for entity in draft["entities"]):
-        yield Diagnostic("warning", "There is no exit, so the level cannot be finished. Place an exit and its switch.")
-
-
-def _misplaced(draft: dict) -> Iterator[Diagnostic]:
-    """Yield diagnostics on objects outside the stage, and on objects inside solid tiles if the ninja must touch them."""
-    solid = _solid_pixels(draft["tiles"])
-    for what, x, y, touched in _objects(draft):
-        if x > MIRROR_X or y > BOTTOM_Y:
-            yield Diagnostic("warning", f"The {what} stands outside the stage, at {_place(x, y)}.", (x, y))
-        elif touched and _is_inside_solid(solid, x, y):
-            verb = "is" if what == "spawn" else "lies"
-            yield Diagnostic("warning", f"The {what} at {_place(x, y)} {verb} inside solid tiles.", (x, y))
-
-
-def _notes(draft: dict) -> Iterator[Diagnostic]:
-    for (what, x, y), count in Counter(thing[:3] for thing in _objects(draft)).items():
-        if count > 1:
-            yield Diagnostic("note", f"{count} × {what} at the same place, {_place(x, y)}.", (x, y))
-    for entity in draft["entities"]:
-        if "switch" in entity:
-            dx, dy = entity["switch"][0] - entity["x"], entity["switch"][1] - entity["y"]
-            far = np.hypot(dx, dy) / STEPS_PER_TILE
-            if far > FAR_TILES:
-                yield Diagnostic(
-                    "note",
-                    f"The switch of the {name_of(entity['kind'])} at {_place(entity['x'], entity['y'])} is {far:.0f} tiles "
-                    f"away from it, at {_place(*entity['switch'])}.",
-                    tuple(entity["switch"]),
-                )
-
-
-def _objects(draft: dict) -> Iterator[tuple[str, int, int, bool]]:
-    """Yield (description, x, y, whether the ninja must touch it) of the spawn, each entity and each switch."""
-    if draft["spawn"] is not None:
-        yield "spawn", *draft["spawn"], True
-    for entity in draft["entities"]:
-        kind = entity["kind"]
-        yield name_of(kind), entity["x"], entity["y"], kind in (kinds.GOLD, kinds.EXIT)
-        if "switch" in entity:
-            yield f"switch of the {name_of(kind)}", *entity["switch"], True
-
-
-def _solid_pixels(rows: list[list[int]]) -> np.ndarray:
-    """Return bool[600, 1056], [y, x]: True for solid pixels of the stage, including its border."""
-    masks = {tile: tiles.solid_mask(tile, TILE) for row in rows for tile in row}
-    inner = np.block([[masks[tile] for tile in row] for row in rows])
-    return np.pad(inner, TILE, constant_values=True)
-
-
-def _is_inside_solid(solid: np.ndarray, x: int, y: int) -> bool:
-    """Return True if all pixels within one step of a position are solid."""
-    row, column = POSITION_UNIT * y, POSITION_UNIT * x
-    top, left = max(row - POSITION_UNIT, 0), max(column - POSITION_UNIT, 0)
-    return bool(solid[top : row + POSITION_UNIT, left : column + POSITION_UNIT].all())
-
-
 def _place(x: int, y: int) -> str:
     """Format a position as in level texts: in tiles from the outer corner of the stage."""
     return f"({x / STEPS_PER_TILE:g}, {y / STEPS_PER_TILE:g})"
-
-
-def _without_offset(warning: str) -> str:
-    """Remove the file offset from a warning of ``Level``, since a draft has no file."""
-    return warning.partition(": ")[2] if warning.startswith("byte ") else warning

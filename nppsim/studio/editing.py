@@ -1,4 +1,4 @@
-"""Server side of the editor: convert drafts to levels and files, and check them while they are edited.
+"""Server side of the editor: convert drafts to levels and files, and let agents play them.
 
     GET  /api/edit/drafts/{id}  {"draft", "lost"}, the result of ``drafts.draft_of`` for a level of the library
     POST /api/edit/level        {"draft"} -> {"level": id}; adds the level to the library
@@ -6,23 +6,16 @@
     POST /api/edit/save         {"draft", "folder": index in "folders", "name", "replace"} -> {"saved": file name}, or
                                 {"exists": file name} if the file exists and "replace" is false
 
-The socket /ws/edit takes two messages; a new message cancels the work for earlier ones.  Answers repeat the "number"
-of their message.
-
-    {"check": draft, "number"}         -> {"diagnostics"}; then, for a valid level, {"search": {"state"}}.  The state is first
-                                          "starting" or "searching", then "found" (with the planner's answer), "none",
-                                          "barred" (no path leads to an exit), "timeout" or "failed" (with "why")
-    {"evaluate": draft, "agent", "number"} -> {"evaluated": {"wins", "episodes": episodes so far, "of": EPISODES}}, repeatedly
+The socket /ws/edit takes {"evaluate": draft, "agent"}; answers are {"evaluated": {"wins", "episodes": episodes so far, "of":
+EPISODES}}, repeatedly.  A new message cancels the work for earlier ones.
 """
 
 import itertools
 import re
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -33,15 +26,14 @@ from nppsim.errors import UserError
 from nppsim.io.reading import mismatch, parse_json
 from nppsim.levels.level import Level
 from nppsim.physics.outcomes import NAMES, WON
-from nppsim.studio.drafts import diagnostics, draft_of, level_of
+from nppsim.studio.drafts import draft_of, level_of
 from nppsim.studio.errors import StudioError
-from nppsim.studio.planner_process import PlannerError, PlannerProcess
 from nppsim.studio.sockets import HELP, BackgroundTasks, send, serve
 
 if TYPE_CHECKING:
     from nppsim.studio.library import Library
 
-MAX_EDITORS = 8  # maximum number of open editors; each may run a process of the planner
+MAX_EDITORS = 8  # maximum number of drafts that agents play at the same time
 EPISODES = 64  # number of episodes that an agent plays on a draft
 _EPISODES_PER_MESSAGE = 8
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}")
@@ -109,74 +101,32 @@ def place_of(folders: list[Path], number: int, name: str) -> Path:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Checks while the level is edited
+# Episodes of an agent
 
 
-class Checker:
-    """Checks of one open editor.
-
-    planner: planner process of this editor.
-    """
-
-    def __init__(self, socket: WebSocket):
-        self._socket, self._studio = socket, socket.app.state.studio
-        self.planner = PlannerProcess()
-
-    async def answer(self, message: Any, tasks: BackgroundTasks) -> None:
-        """Handle a message; start long work as a background task.  Raises UserError for an invalid message."""
-        evaluates = isinstance(message, dict) and "evaluate" in message
-        shape = {"evaluate": {}, "agent": str, "number": int} if evaluates else {"check": {}, "number": int}
-        if wrong := mismatch(message, shape):
-            raise StudioError(f"the message is wrong at {wrong}; {HELP}")
-        number = message["number"]
-        tasks.cancel("evaluate")
-        if evaluates:
-            tasks.start("evaluate", self._evaluate, level_of(message["evaluate"]), message["agent"], number)
-            return
-        tasks.cancel("search")
-        found = await run_in_threadpool(diagnostics, message["check"])
-        await self._send(number, diagnostics=[asdict(diagnostic) for diagnostic in found])
-        if not any(diagnostic.severity == "error" for diagnostic in found):
-            tasks.start("search", self._search, level_of(message["check"]), number)
-
-    async def _search(self, level: Level, number: int) -> None:
-        await self._send(number, search={"state": "searching" if self.planner.ready else "starting"})
-        await self._studio.plans.ready()
-        try:
-            answer = await self.planner.search(level)
-        except TimeoutError:
-            answer = {"state": "timeout"}
-        except PlannerError as error:
-            answer = {"state": "failed", "why": str(error)}
-        else:
-            answer["state"] = "found" if answer["par"] else "none" if answer["reachable"] else "barred"
-        await self._send(number, search=answer)
-
-    async def _evaluate(self, level: Level, agent_id: str, number: int) -> None:
-        await self._studio.plans.ready()
-        try:
-            agent = await run_in_threadpool(self._studio.registry.agent, agent_id)
-            with closing(agent.evaluate([level], EPISODES)) as endings:
-                wins = episodes = 0
-                while group := await run_in_threadpool(lambda: list(itertools.islice(endings, _EPISODES_PER_MESSAGE))):
-                    episodes += len(group)
-                    wins += sum(one.outcome == NAMES[WON] for one in group)
-                    await self._send(number, evaluated={"wins": wins, "episodes": episodes, "of": EPISODES})
-        except UserError as error:
-            await self._send(number, error=str(error))
-
-    async def _send(self, number: int, **answer: Any) -> None:
-        await send(self._socket, {**answer, "number": number})
+async def _evaluate(socket: WebSocket, level: Level, agent_id: str) -> None:
+    studio = socket.app.state.studio
+    try:
+        agent = await run_in_threadpool(studio.registry.agent, agent_id)
+        with closing(agent.evaluate([level], EPISODES)) as endings:
+            wins = episodes = 0
+            while group := await run_in_threadpool(lambda: list(itertools.islice(endings, _EPISODES_PER_MESSAGE))):
+                episodes += len(group)
+                wins += sum(one.outcome == NAMES[WON] for one in group)
+                await send(socket, {"evaluated": {"wins": wins, "episodes": episodes, "of": EPISODES}})
+    except UserError as error:
+        await send(socket, {"error": str(error)})
 
 
 async def edit(socket: WebSocket) -> None:
     """Serve one editor socket until it closes."""
-    checker = Checker(socket)
-    try:
-        await serve(socket, socket.app.state.studio.editors, checker, MAX_EDITORS, checker.answer)
-    finally:
-        with anyio.CancelScope(shield=True):  # also when the server shuts down
-            await checker.planner.close()
+
+    async def answer(message: Any, tasks: BackgroundTasks) -> None:
+        if wrong := mismatch(message, {"evaluate": {}, "agent": str}):
+            raise StudioError(f"the message is wrong at {wrong}; {HELP}")
+        tasks.start("evaluate", _evaluate, socket, level_of(message["evaluate"]), message["agent"])
+
+    await serve(socket, socket.app.state.studio.editors, object(), MAX_EDITORS, answer)
 
 
 routes: list[BaseRoute] = [

@@ -1,4 +1,4 @@
-"""SQLite leaderboard with the best runs of people, agents and the planner on each level.
+"""SQLite leaderboard with the best runs of people and agents on each level.
 
     board = Leaderboard(data_folder() / "leaderboard.sqlite3")
     board.add(level.fingerprint, "agent", "vision_free", frames=130, gold=2)
@@ -17,7 +17,7 @@ from nppsim.errors import ConfigError
 from nppsim.replays.score import score
 from nppsim.studio.errors import StudioError
 
-PERSON, AGENT, PLANNER = "person", "agent", "planner"
+PERSON, AGENT = "person", "agent"
 FILE = "leaderboard.sqlite3"
 _SHOWN = 5  # maximum number of runs in a list
 _SCHEMA = """CREATE TABLE IF NOT EXISTS runs (
@@ -66,7 +66,7 @@ class Leaderboard:
     def add(self, level: str, kind: str, name: str, frames: int, gold: int, levels: int = 1) -> None:
         """Add a run that won.  A run with a negative score is ignored: the game's clock would have ended the run.
 
-        level: fingerprint of the level, or id of the episode.  kind: PERSON, AGENT or PLANNER.
+        level: fingerprint of the level, or id of the episode.  kind: PERSON or AGENT.
         levels: number of levels, more than 1 for an episode.
         """
         points = score(frames, gold, levels)
@@ -89,11 +89,6 @@ class Leaderboard:
         """Return all runs of a level, each as in ``best``."""
         rows = self._execute("SELECT kind, name, frames, gold, score FROM runs WHERE level = ?", (level,))
         return [dict(zip(("kind", "name", "frames", "gold", "score"), row, strict=True)) for row in rows]
-
-    def times(self, kind: str, name: str) -> dict[str, int]:
-        """Return the frames of a player's fastest run of each level, {level: frames}."""
-        query = "SELECT level, MIN(frames) FROM runs WHERE kind = ? AND name = ? GROUP BY level"
-        return dict(self._execute(query, (kind, name)))
 
 
 def _first_of_each(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -2,12 +2,11 @@
 
 The protocol is in docs/lab/studio.md.
 
-Agents play live, at most AHEAD frames ahead of the display.  Agents run in a few threads that all sockets share, the
-planner in its own process (``plans``).  A task is cancelled when its socket closes or requests another task of the same
+Agents play live, at most AHEAD frames ahead of the display.  Agents run in a few threads that all sockets share.
+A task is cancelled when its socket closes or requests another task of the same
 kind.
 """
 
-import base64
 import itertools
 from contextlib import closing
 from dataclasses import asdict
@@ -25,12 +24,10 @@ from nppsim.errors import UserError
 from nppsim.io.reading import mismatch
 from nppsim.levels.level import Level
 from nppsim.physics.outcomes import NAMES, WON
-from nppsim.planner.settings import OBJECTIVES, TIME
 from nppsim.replays.replay import Replay
-from nppsim.studio.documents import Document
+from nppsim.studio.documents import Document, input_bytes
 from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import AGENT
-from nppsim.studio.plans import PLANNERS
 from nppsim.studio.sockets import HELP, BackgroundTasks, send, serve
 
 if TYPE_CHECKING:
@@ -47,7 +44,7 @@ _ENDS_PER_MESSAGE = 64
 _MAX_SEED = (1 << 53) - 1  # largest integer that JavaScript represents exactly
 _RUN = (
     {"agent": str, "seed": int, "deterministic": bool},
-    {"planner": (bool, str)},
+    {"label": str, "inputs": str},
     {"replay": int},
     {"recording": int},
 )
@@ -103,17 +100,17 @@ class Watcher:
             difference = await self._in_thread(_difference, bank.levels[0], inputs_of_run[first], inputs_of_run[number])
             await self._send({"watch": request["number"], "runs": [first, number], "difference": difference})
 
-    async def _play(self, head: Document, run: Document, bank: "LevelBank", inputs_of_run: dict[int, np.ndarray]) -> None:
+    async def _play(
+        self, head: Document, run: Document, bank: "LevelBank", inputs_of_run: dict[int, np.ndarray]
+    ) -> None:
         """Play one run and store its inputs in ``inputs_of_run`` when it is over.  head: fields of all its messages."""
         try:
             if "agent" in run:
                 inputs_of_run[head["run"]] = await self._play_agent(head, run, bank)
                 return
-            inputs, label = await (
-                self._planned(bank, run["planner"]) if "planner" in run else self._recorded(run, bank)
-            )
             from nppsim.studio.writers import RunWriter
 
+            inputs, label = await self._recorded(run, bank)
             writer = await self._in_thread(RunWriter, bank)
             await self._send(head | {"label": label, "start": writer.start})
             part = await self._in_thread(writer.play, inputs)
@@ -124,10 +121,9 @@ class Watcher:
         inputs_of_run[head["run"]] = inputs[: part["frames"]]
 
     async def _play_agent(self, head: Document, run: Document, bank: "LevelBank") -> np.ndarray:
-        await self._studio.plans.ready()
-        agent = await self._in_thread(self._studio.registry.agent, run["agent"])
         from nppsim.studio.episodes import Episode, layout_document
 
+        agent = await self._in_thread(self._studio.registry.agent, run["agent"])
         settings = {"seed": run["seed"], "deterministic": run["deterministic"]}
         episode = await self._in_thread(lambda: Episode(bank, agent, **settings))
         about = {"facts": dict(agent.facts), "layout": layout_document(agent.observations)}
@@ -145,17 +141,9 @@ class Watcher:
             await self._in_thread(self._studio.leaderboard.add, level, AGENT, agent.name, episode.game.frame, gold)
         return episode.inputs
 
-    async def _planned(self, bank: "LevelBank", objective: bool | str) -> tuple[np.ndarray, str]:
-        """Return inputs and label of the planner's run.  objective: that of the planner; true or false: "time"."""
-        objective = TIME if isinstance(objective, bool) else objective
-        if objective not in OBJECTIVES:
-            raise StudioError(f"planner is {objective!r}; give true or one of {', '.join(OBJECTIVES)}")
-        found = await self._studio.plans.answer(bank.levels[0], objective)
-        if found["par"] is None:
-            raise StudioError("the planner found no run of this level")
-        return np.frombuffer(base64.b64decode(found["inputs"]), np.uint8), PLANNERS[objective]
-
     async def _recorded(self, run: Document, bank: "LevelBank") -> tuple[np.ndarray, str]:
+        if "inputs" in run:
+            return input_bytes(run["inputs"]), run["label"]
         if "replay" in run:
             replay, label = await self._in_thread(self._studio.library.replay, run["replay"])
             level, inputs = replay.level, replay.inputs

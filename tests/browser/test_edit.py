@@ -15,7 +15,6 @@ from nppsim.studio.drafts import draft_of, level_of
 
 from browsing import pinch, until
 
-PLANNER_MS = 400_000  # the planner's process may have to compile first
 CORRIDOR = [(2, 10), (14, 11)]  # tiles of a region that is opened
 SENT = """async (draft) => {
     const { get, post } = await import("/static/js/api.js");
@@ -100,7 +99,8 @@ def test_editor_mouse_creates_saves_and_plays_level(page, studio):
         page.get_by_role("button", name=name, exact=True).click()
         for place in places:
             page.mouse.click(*middle(page, *place))
-    wait_for_status(page, "Finishable", PLANNER_MS)
+    wait_for_status(page, "Finishable")
+    frames = int(re.search(r"\((\d+) frames\)", page.text_content("#editor-verdict"))[1])
     assert page.text_content("#editor-diagnostics") == ""
 
     page.get_by_label("Title").fill("Made by mouse")
@@ -112,7 +112,6 @@ def test_editor_mouse_creates_saves_and_plays_level(page, studio):
         entities=[(kinds.GOLD, 4 * 7 + 2, 50), (kinds.GOLD, 4 * 8 + 2, 50)],
     )  # fmt: skip
     assert (level.tiles[10:12, 2:15] == 0).all() and (level.tiles == 0).sum() == 26
-    frames = int(re.search(r"\((\d+) frames\)", page.text_content("#editor-verdict"))[1])
     assert frames == plan(level).frames
 
     page.click("text=Save as text")  # does not wait for the download, which the next page may cut short
@@ -224,7 +223,7 @@ def test_copy_region_and_turn_entities(page, studio, starter):
     page.keyboard.press("Control+a")
     page.keyboard.press("Control+c")
     page.keyboard.press("Delete")
-    wait_for_status(page, "cannot be finished", PLANNER_MS)
+    wait_for_status(page, "cannot be finished")
     page.keyboard.press("Control+v")
     page.get_by_role("button", name="thwump", exact=True).click()
     page.mouse.click(*middle(page, 20, 10))
@@ -237,6 +236,23 @@ def test_copy_region_and_turn_entities(page, studio, starter):
     added = [row for row in edited.records.tolist() if row not in level.records.tolist()]
     assert added == [[kinds.THWUMP, 29, 4 * 11 + 2, 4, 0]]
     assert (edited.tiles == level.tiles).all() and len(edited.records) == len(level.records) + 1
+
+
+def test_change_of_level_ends_search(page, studio):
+    out_of_reach = Level.build(np.zeros((23, 42), np.uint8), (20, 96), exits=[((160, 8), (80, 8))])
+    page.goto(studio.at("replays"))
+    id = page.evaluate(SENT, draft_of(out_of_reach)[0])["id"]
+    page.goto(studio.at(f"edit/{id}"))
+    wait_for_status(page, "looking for a run")
+    until(page, lambda: len(page.workers) == 1, "a search")
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Delete")
+    wait_for_status(page, "cannot be finished")
+    until(page, lambda: not page.workers, "the end of the search")
+    page.keyboard.press("Control+z")
+    until(page, lambda: len(page.workers) == 1, "another search")
+    page.goto(studio.at("replays"))
+    until(page, lambda: not page.workers, "the end of the search")
 
 
 def test_unsimulated_entities_drawn_as_rings(page, studio):

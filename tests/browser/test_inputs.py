@@ -96,7 +96,7 @@ def test_input_editor_planner_continues_branch_and_exports(editor):
     page.get_by_role("button", name="Try all six actions").click()
     until(page, lambda: drawn(page) != before, "the action preview")
     page.get_by_role("button", name="Let the planner continue").click()
-    page.wait_for_selector("#inputs-status:has-text('won after')", timeout=400_000)  # its process may compile first
+    page.wait_for_selector("#inputs-status:has-text('won after')")
     first, second = stored(page)
     assert (first[:20] == RIGHT).all() and np.array_equal(first[:20], second[:20])
     run = simulate(LEVEL, second)

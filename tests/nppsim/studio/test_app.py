@@ -8,19 +8,16 @@ import pytest
 
 import nppsim
 from nppsim.errors import ConfigError
-from nppsim.levels.kinds import GOLD, MINE, ROCKET_TURRET
+from nppsim.levels.kinds import MINE, ROCKET_TURRET
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
-from nppsim.planner import plan
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
-from nppsim.replays.score import score
-from nppsim.studio import library, planner_process, recordings
-from nppsim.studio.app import Studio
+from nppsim.studio import library, recordings
 from nppsim.studio.errors import StudioError
 from nppsim.studio.library import Library
 
-from worlds import FLOOR, corridor, moving_level, room, straight
+from worlds import corridor, moving_level, room, straight
 
 
 def test_levels_endpoint_lists_folder_levels(page):
@@ -351,31 +348,3 @@ def test_page_and_static_files_are_served(page):
     assert "<script" in text and "onclick" not in text and "style=" not in text
     for path in ("/static/js/app.js", "/static/js/api.js", "/static/style.css"):
         assert page.client.get(path).status_code == 200
-
-
-def test_par_per_objective_enters_leaderboard(page, monkeypatch):
-    monkeypatch.setattr(planner_process, "GOLD_TIME", 1.0)
-    id = page.studio.library.add(corridor(80, 100, 120, entities=[(GOLD, 74, FLOOR)]))
-    with page.client:
-        par = page.get(f"levels/{id}/par").json()["par"]
-        for objective, name in (("score", "planner (score)"), ("all-gold", "planner (all gold)")):
-            found = page.get(f"levels/{id}/par?objective={objective}").json()
-            assert found["gold"] == 1
-            assert found["score"] == score(found["par"], 1) > score(par, 0)
-            assert name in [run["name"] for run in page.get(f"levels/{id}/best").json()["score"]]
-            later = Studio(page.studio.library, leaderboard=page.studio.leaderboard)  # a restart, which need not search
-            assert later.plans.par(id, objective) == found
-        assert page.get(f"levels/{id}/par").json() == {"par": par, "gold": 0, "score": score(par, 0)}
-        assert "all-gold" in page.get(f"levels/{id}/par?objective=gold", 400).json()["error"]
-
-
-def test_unknown_par_searched_and_stored(page):
-    known, unknown = straight().fingerprint, page.studio.library.add(corridor())
-    with page.client:
-        assert page.get(f"levels/{known}/par").json() == {"par": 70}  # that of the index
-        assert page.get(f"levels/{unknown}").json()["par"] is None
-        par = page.get(f"levels/{unknown}/par").json()["par"]
-        assert page.get(f"levels/{unknown}/par").json()["par"] == par == plan(corridor()).frames
-        assert page.studio.plans.process.searches == 1
-    assert page.get(f"levels/{unknown}").json()["par"] == page.studio.plans.times()[unknown] == par
-    assert {card["id"]: card["par"] for card in page.get("levels").json()["levels"]}[unknown] == par

@@ -1,6 +1,8 @@
 """Drafts of levels: conversion in both directions, and diagnostics."""
 
 import copy
+import json
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nppsim
+from nppsim.bank import LevelBank
 from nppsim.generate import CATEGORIES, generate
 from nppsim.levels import kinds
 from nppsim.levels.level import Level, LevelError
 from nppsim.levels.level_set import LevelSet
-from nppsim.studio.drafts import SWITCH_KINDS, WITH_SWITCH, diagnostics, draft_of, level_of
+from nppsim.studio.app import STATIC
+from nppsim.studio.drafts import SWITCH_KINDS, WITH_SWITCH, draft_of, level_of
 
-from worlds import corridor
+from wasm_calls import NODE, needs_node
+from worlds import KINDS, corridor, mixed_level
 
 STARTER = Path(nppsim.__file__).parent / "starter"
 PLACE = st.integers(0, 255)
@@ -60,7 +65,6 @@ def test_draft_of_level_round_trips():
     for level in levels:
         draft, lost = draft_of(level)
         assert lost == [] and level_of(draft) == level
-        assert not [diagnostic for diagnostic in diagnostics(draft) if diagnostic.severity != "note"]
 
 
 def test_draft_of_unrepresentable_level_lists_losses():
@@ -103,14 +107,31 @@ def test_level_of_invalid_draft_raises_error(change, said):
 
 
 def findings_of(draft):
-    """Findings about a draft."""
-    return [(diagnostic.severity, diagnostic.text) for diagnostic in diagnostics(draft)]
+    """Severity and text of each diagnostic of the page, ``level_checks.js``."""
+    reachable = (
+        draft["spawn"] is None or len(draft["entities"]) > 255 or bool(LevelBank([level_of(draft)]).reachable[0])
+    )
+    script = f"""
+        import {{ diagnostics }} from "{STATIC}/js/level_checks.js";
+        import {{ stateOf }} from "{STATIC}/js/level_model.js";
+        const found = diagnostics(stateOf({json.dumps(draft)}), {json.dumps(reachable)});
+        console.log(JSON.stringify(found.map(({{ severity, text }}) => [severity, text])));
+    """
+    command = [NODE, "--input-type=module"]
+    return json.loads(subprocess.run(command, input=script, capture_output=True, text=True, check=True).stdout)
 
 
-def test_diagnostics_finishable_level_is_empty():
-    assert findings_of(draft_of(corridor())[0]) == []
+@needs_node
+@pytest.mark.parametrize("seed", range(3))
+def test_diagnostics_shipped_and_random_levels_match_support_notes(seed):
+    shipped = LevelSet.open(STARTER)
+    assert findings_of(draft_of(shipped[seed])[0]) == []
+    level = mixed_level(seed, kinds=KINDS[seed])
+    texts = [text for severity, text in findings_of(draft_of(level)[0]) if text.startswith("Here")]
+    assert sorted(texts) == sorted(f"Here {note} (docs/physics.md, section 8)." for note in level.support_notes)
 
 
+@needs_node
 @pytest.mark.parametrize(
     ("change", "severity", "said"),
     [
@@ -127,7 +148,7 @@ def test_diagnostics_finishable_level_is_empty():
         (lambda draft: [row.__setitem__(8, 1) for row in draft["tiles"]], "warning", "No path leads"),
         (lambda draft: draft["tiles"][3].__setitem__(3, 77), "warning", "ids above 37 have no geometry"),
         (lambda draft: draft["entities"].append(draft["entities"][0]), "note", "2 × exit door at the same place"),
-        (lambda draft: draft.update(entities=256 * draft["entities"]), "error", "0..255"),
+        (lambda draft: draft.update(entities=256 * draft["entities"]), "error", "at most 255"),
         (
             lambda draft: draft["entities"].append({"kind": 23, "x": 44, "y": 44, "orientation": 0, "mode": 0}),
             "note",
@@ -140,4 +161,3 @@ def test_diagnostics_describe_problems(change, severity, said):
     change(draft)
     found = findings_of(draft)
     assert [text for kind, text in found if kind == severity and said in text], found
-    assert not any(text.startswith("byte") for _, text in found)

@@ -1,6 +1,7 @@
-"""Server side of the editor: drafts, files, and checks over the socket."""
+"""Server side of the editor: drafts, files, and episodes of agents over the socket."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -93,30 +94,6 @@ def test_save_name_cannot_leave_folder(folder_page, name):
     assert [file.name for file in plain.iterdir()] == ["one.map"]
 
 
-def test_check_draft_then_search(page):
-    with page.client, page.socket("edit") as socket:
-
-        def ask(message):
-            socket.send_text(json.dumps(message))
-            return socket.receive_json()
-
-        assert "spawn" in ask({"check": {**DRAFT, "spawn": None}, "number": 1})["diagnostics"][0]["text"]
-        assert ask({"check": {}, "number": 2}) == {
-            "error": "draft is not a level draft: title, tiles, spawn, entities missing", "number": 2,
-        }  # fmt: skip
-        assert "check missing" in ask({"number": 3})["error"]
-        assert "no agent" in ask({"evaluate": DRAFT, "agent": "77", "number": 4})["error"]
-        assert ask({"check": DRAFT, "number": 5}) == {"diagnostics": [], "number": 5}
-        assert socket.receive_json() == {"search": {"state": "starting"}, "number": 5}
-        found = socket.receive_json()
-        assert (found["number"], found["search"]["state"]) == (5, "found")
-        assert len(found["search"]["route"]) == found["search"]["par"] + 1
-        (checker,) = page.studio.editors
-        process = checker.planner.process
-        assert process.is_alive()
-    assert not page.studio.editors and not process.is_alive()  # a closed tab leaves nothing behind
-
-
 class Runner:
     """An agent, and its plug-in, that finishes every other try."""
 
@@ -137,7 +114,10 @@ class Runner:
 def test_agent_tries_draft(page, tmp_path):
     page.studio.registry = AgentRegistry([tmp_path / "agent"], find=Runner)
     with page.client, page.socket("edit") as socket:
-        socket.send_text(json.dumps({"evaluate": DRAFT, "agent": "0", "number": 1}))
+        for message in ({"evaluate": DRAFT}, {"evaluate": {}, "agent": "0"}, {"evaluate": DRAFT, "agent": "77"}):
+            socket.send_text(json.dumps(message))
+            assert re.search("agent missing|tiles, spawn|no agent", socket.receive_json()["error"])
+        socket.send_text(json.dumps({"evaluate": DRAFT, "agent": "0"}))
         expected = [socket.receive_json()["evaluated"] for _ in range(8)]
     assert expected[0] == {"wins": 4, "episodes": 8, "of": 64}
     assert expected[-1] == {"wins": 32, "episodes": 64, "of": 64}

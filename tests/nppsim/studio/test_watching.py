@@ -243,28 +243,16 @@ def test_stored_run_shown_beside_others(watched, winning):
     assert messages[-1]["difference"]["total"] == 0
 
 
-def test_planner_run_is_shown(watched):
+def test_runs_with_inputs_of_the_page_are_shown(watched, winning):
+    run = {"label": "planner", "inputs": base64.b64encode(winning.inputs.tobytes()).decode()}
     with watched.client, watched.socket("watch") as socket:
-        socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [{"planner": True}]}})
-        messages = follow(socket, "over")
-    assert (messages[0]["label"], messages[-1]["over"]) == ("planner", "won")
-
-
-def test_planner_run_for_objective(watched):
-    with watched.client, watched.socket("watch") as socket:
-        for objective, expected in (("score", "planner (score)"), ("gold", "time, score, all-gold")):
-            run = {"planner": objective}
-            socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [run]}})
-            (message, *_) = follow(socket, "over" if objective == "score" else "error")
-            assert expected in message.get("label", message.get("error"))
-
-
-def test_two_planner_runs_in_parallel(watched):
-    with watched.client, watched.socket("watch") as socket:
-        runs = [{"planner": True}, {"planner": True}]
-        socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": runs}})
+        socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [run, run]}})
         messages = follow(socket, "difference")
-    assert sorted(one["run"] for one in messages if one.get("over") == "won") == [0, 1]
+        assert {one["label"] for one in messages if "label" in one} == {"planner"}
+        assert sorted(one["run"] for one in messages if one.get("over") == "won") == [0, 1]
+        wrong = run | {"inputs": "?"}
+        socket.send_json({"watch": {"number": 6, "level": straight().fingerprint, "runs": [wrong]}})
+        assert "base64" in follow(socket, "error")[-1]["error"]
 
 
 def test_too_long_run_is_reported(watched, monkeypatch):

@@ -1,12 +1,14 @@
-/* Checks of the edited level by the server: diagnostics, the planner's search, and episodes of an agent. */
+/* Checks of the edited level: diagnostics and the planner's search in the page, episodes of an agent on the server. */
 
-import { Socket, get, whileCompiling } from "./api.js";
+import { levelFromDraft } from "../../../wasm/level.js";
+import { Socket, get } from "./api.js";
 import { element, seconds } from "./elements.js";
+import { diagnostics } from "./level_checks.js";
 import { draftOf } from "./level_model.js";
+import { search } from "./planner.js";
 
 const PAUSE_MS = 500; // time without a change after which the level is checked
 const SEARCHES = {
-  starting: "The planner is starting …",
   searching: "The planner is looking for a run …",
   barred: "It cannot be finished in this state.",
   none: "Unknown: the planner has found no run. A person still may.",
@@ -34,35 +36,26 @@ export function showChecks(panel, editor, canvas, studio) {
     list,
     element("div", { class: "bar" }, choice, button, status),
   );
-  let stopPolling = () => {}; // ends messages on compilation
   const checks = new Checks({
-    found(diagnostics) {
+    found(found) {
       list.replaceChildren(
-        ...diagnostics.map((one) => element("li", { class: one.severity }, sentence(one, editor, canvas))),
+        ...found.map((one) => element("li", { class: one.severity }, sentence(one, editor, canvas))),
       );
-      stopPolling();
       canvas.show({
-        marks: diagnostics.filter(({ severity, at }) => at && severity !== "note").map(({ at }) => at),
+        marks: found.filter(({ severity, at }) => at && severity !== "note").map(({ at }) => at),
         route: null,
       });
-      if (diagnostics.some(({ severity }) => severity === "error")) showVerdict("Not a level yet.", "bad");
-      else showVerdict("Checking …", "muted");
+      if (found.some(({ severity }) => severity === "error")) showVerdict("Not a level yet.", "bad");
     },
-    searched(search) {
-      stopPolling();
-      if (search.state === "starting") stopPolling = whileCompiling((text) => showVerdict(text, "muted"));
-      if (search.state === "found") {
-        canvas.show({ route: search.route });
-        showVerdict(`Finishable: the planner needs ${seconds(search.par)} (${search.par} frames).`, "good");
+    searched({ state, inputs, route }) {
+      if (state === "found") {
+        canvas.show({ route });
+        showVerdict(`Finishable: the planner needs ${seconds(inputs.length)} (${inputs.length} frames).`, "good");
       } else {
-        showVerdict(
-          search.why ?? SEARCHES[search.state],
-          ["starting", "searching"].includes(search.state) ? "muted" : "warn",
-        );
+        showVerdict(SEARCHES[state], state === "searching" ? "muted" : "warn");
       }
     },
     failed(message) {
-      stopPolling();
       status.textContent = "";
       showVerdict(message, "bad");
     },
@@ -105,7 +98,6 @@ export function showChecks(panel, editor, canvas, studio) {
   return () => {
     editor.history.removeEventListener("change", change);
     document.removeEventListener("studioback", back);
-    stopPolling();
     checks.close();
   };
 }
@@ -126,50 +118,49 @@ function sentence({ text, at }, editor, canvas) {
   });
 }
 
-/* Sends the latest level to the server when the author pauses, and ignores answers about earlier levels. */
+/* Checks the latest level when the author pauses; a change ends the work on earlier ones. */
 class Checks {
   constructor(listener) {
     this.listener = listener;
-    this.number = 0;
     this.timer = 0;
+    this.work = new AbortController();
     this.socket = null;
   }
 
   later(state, pause = PAUSE_MS) {
-    clearTimeout(this.timer);
-    this.number += 1; // answers to earlier messages are ignored from now on
-    this.timer = setTimeout(() => this.#send({ check: draftOf(state) }), pause);
+    this.close();
+    this.timer = setTimeout(() => this.#check(state), pause);
   }
 
-  evaluate(state, agent) {
-    this.#send({ evaluate: draftOf(state), agent });
-  }
-
-  #send(message) {
-    const { number } = this;
-    if (!this.socket || this.ended) {
-      this.ended = false;
-      this.socket = new Socket("edit");
-      this.socket.onmessage = (answer) => this.#receive(answer);
-      this.socket.onclose = (error) => {
-        this.ended = true;
-        this.listener.failed(error.message);
-      };
+  async #check(state) {
+    const { signal } = this.work;
+    const found = diagnostics(state);
+    this.listener.found(found);
+    if (found.some(({ severity }) => severity === "error")) return;
+    this.listener.searched({ state: "searching" });
+    try {
+      const answer = await search({ level: levelFromDraft(draftOf(state)) }, { signal });
+      if (answer.state === "barred") this.listener.found(diagnostics(state, false));
+      this.listener.searched(answer);
+    } catch (error) {
+      if (!signal.aborted) this.listener.failed(error.message);
     }
-    this.socket.send({ ...message, number });
   }
 
-  #receive({ number, diagnostics, search, evaluated, error }) {
-    if (number !== this.number) return;
-    if (error) this.listener.failed(error);
-    if (diagnostics) this.listener.found(diagnostics);
-    if (search) this.listener.searched(search);
-    if (evaluated) this.listener.evaluated(evaluated);
+  /** Let an agent play the level; a new call or a change ends the earlier one. */
+  evaluate(state, agent) {
+    this.socket?.close();
+    this.socket = new Socket("edit");
+    this.socket.onmessage = ({ evaluated, error }) =>
+      error ? this.listener.failed(error) : this.listener.evaluated(evaluated);
+    this.socket.onclose = ({ message }) => this.listener.failed(message);
+    this.socket.send({ evaluate: draftOf(state), agent });
   }
 
   close() {
     clearTimeout(this.timer);
-    this.number = -1;
+    this.work.abort();
+    this.work = new AbortController();
     this.socket?.close();
   }
 }

@@ -5,6 +5,7 @@ import { runDocument } from "./documents.js";
 import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { onThemeChange } from "./pen.js";
+import { planned, storedPlan } from "./planner.js";
 import { Player } from "./player.js";
 import { bytes } from "./recording.js";
 import { Scene } from "./scene.js";
@@ -79,6 +80,7 @@ export async function show(root, studio, category) {
       category,
       top: 0,
     });
+  for (const card of levels) card.par ??= storedPlan(card.id)?.frames ?? null;
   if (!levels.some((card) => categoryOf(card) === chosen.category)) chosen.category = "";
   if (!levels.length) {
     root.append(
@@ -418,6 +420,7 @@ class Painter {
     this.documents = new Map();
     this.waiting = new Set();
     this.ids = new WeakMap();
+    this.ending = new AbortController(); // ends the search
     this.pars = new Map(); // visible picture -> [card, found], of levels whose par time is unknown
     this.observer = new IntersectionObserver((entries) => this.see(entries), { rootMargin: "200px" });
     this.endTheme = onThemeChange(() => {
@@ -428,6 +431,7 @@ class Painter {
 
   destroy() {
     this.ended = true;
+    this.ending.abort();
     this.observer.disconnect();
     this.endTheme();
     this.scene.destroy();
@@ -480,7 +484,7 @@ class Painter {
       const [picture, [card, found]] = next;
       this.pars.delete(picture);
       try {
-        card.par = (await get(`levels/${card.id}/par`)).par;
+        card.par = (await planned(this.documents.get(card.id), "time", { signal: this.ending.signal }))?.frames ?? null;
       } catch {
         break; // the level can be played nevertheless
       }

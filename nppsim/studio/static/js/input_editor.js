@@ -8,6 +8,7 @@ import { PlayedRun, runDocument } from "./documents.js";
 import { element, panel, seconds } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { storeRun } from "./live.js";
+import { levelOf, search } from "./planner.js";
 import { storeDialog } from "./store_dialog.js";
 import { Player, RUN_COLOURS } from "./player.js";
 import { bytes, concatenated, emptyRun, text } from "./recording.js";
@@ -47,6 +48,7 @@ class InputEditor {
     this.clipboard = new Uint8Array();
     this.actionPreview = null;
     this.compared = null;
+    this.work = new AbortController(); // ends the planner's search
     this.build(root);
     this.canvas = new InputCanvas(this.place, {
       paint: (lane, from, to, down) => this.paint(INPUTS[lane].bit, from, to, down),
@@ -66,6 +68,7 @@ class InputEditor {
   }
 
   destroy() {
+    this.work.abort();
     this.player.destroy();
     this.canvas.destroy();
   }
@@ -210,16 +213,29 @@ class InputEditor {
     this.status.textContent = "plays on from here …";
     const stopPolling = whileCompiling((words) => (this.status.textContent = words));
     try {
-      const before = text(inputs.subarray(0, frame));
-      const answer = await post("continue", { level: this.level.id, inputs: before, ...request });
-      this.add(`${answer.name} from ${frame}`, concatenated(Uint8Array, inputs.subarray(0, frame), bytes(answer.inputs)));
+      const before = inputs.subarray(0, frame);
+      const answer = await (request.agent ? this.playedFrom(before, request) : this.plannedFrom(before));
+      this.add(`${answer.name} from ${frame}`, concatenated(Uint8Array, before, answer.inputs));
     } catch (error) {
-      this.studio.failed(error);
+      if (!this.work.signal.aborted) this.studio.failed(error);
     } finally {
       stopPolling();
       button.disabled = false;
       this.refresh();
     }
+  }
+
+  /** Let an agent continue after some inputs. */
+  async playedFrom(before, request) {
+    const { inputs, name } = await post("continue", { level: this.level.id, inputs: text(before), ...request });
+    return { inputs: bytes(inputs), name };
+  }
+
+  /** Let the planner continue after some inputs. */
+  async plannedFrom(inputs) {
+    const found = await search({ level: levelOf(this.level), inputs }, { signal: this.work.signal });
+    if (found.state !== "found") throw new Error("the planner finds no run from here");
+    return { inputs: found.inputs, name: "planner" };
   }
 
   /** Show where each of the six actions leads from the cursor. */

@@ -2,13 +2,14 @@
  * "paused", "rewinding", "over".
  */
 
-import { get, whileCompiling } from "./api.js";
+import { get } from "./api.js";
 import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
 import { element, panel, seconds, supportBanner, table } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { INPUTS } from "./input_byte.js";
 import { RecordedRuns, bestTime, storeBest } from "./recorded_runs.js";
+import { PLANNERS, planned, storedPlan } from "./planner.js";
 import { storeDialog } from "./store_dialog.js";
 import { LiveGame } from "./live.js";
 import { keysPanel } from "./keys.js";
@@ -43,6 +44,7 @@ export class Play {
     this.mark = 0;
     this.attempts = 1;
     this.assisted = false; // rewound, slowed down or taken over: not in the leaderboard
+    this.work = new AbortController(); // ends the planner's search
     this.armed = true; // whether a pressed key starts the run
     this.clock = new Clock();
     this.pacing = new Pacing();
@@ -74,29 +76,33 @@ export class Play {
       objective: { value: objective },
     } = this;
     const isTime = objective === "time";
-    let found = isTime && level.par ? level : null;
-    if (!found) {
-      const stopPolling = whileCompiling((text) => (this.par.title = text));
+    let found = null;
+    if (!isTime || !level.par) {
+      this.work.abort();
+      this.work = new AbortController();
+      const { signal } = this.work;
+      const progress = (simulated) =>
+        (this.par.textContent = `the planner searches … ${Math.round(simulated / 1000).toLocaleString()} k frames`);
       this.par.textContent = "the planner searches …";
-      this.par.title = "";
-      found = await get(`levels/${level.id}/par${isTime ? "" : `?objective=${objective}`}`)
-        .catch((error) => {
-          this.par.textContent = "unknown";
-          throw error;
-        })
-        .finally(stopPolling);
-      if (isTime) level.par = found.par;
-      if (found.par) get(`levels/${level.id}/best`).then((best) => this.showBest(best), this.studio.failed);
+      try {
+        found = await planned(level, objective, { signal, progress });
+      } catch (error) {
+        if (signal.aborted) return; // another objective was chosen, or another view
+        this.par.textContent = "unknown";
+        throw error;
+      }
+      if (isTime) level.par = found?.frames ?? null;
+      this.showBest(this.best);
     }
-    if (objective !== this.objective.value) return; // another one was chosen in the meantime
-    const points = isTime || !found.par ? "" : ` · ${found.gold} gold · score ${found.score.toFixed(3)}`;
-    this.par.textContent = found.par ? seconds(found.par) + points : "unknown: the planner finds no run";
-    this.par.title = "";
+    const points = isTime || !found ? "" : ` · ${found.gold} gold · score ${score(found.frames, found.gold).toFixed(3)}`;
+    const frames = found?.frames ?? level.par;
+    this.par.textContent = frames && (found || isTime) ? seconds(frames) + points : "unknown: the planner finds no run";
     this.drawPhase();
   }
 
   destroy() {
     cancelAnimationFrame(this.request);
+    this.work.abort();
     document.removeEventListener("visibilitychange", this.hide);
     this.controls.destroy();
     this.scene.destroy();
@@ -195,6 +201,7 @@ export class Play {
   /** Show the best runs of the level and of the episode.  episode: its best runs, if they have changed. */
   showBest(best, episode = this.episode?.best) {
     if (episode) this.episode.best = episode;
+    this.best = best;
     const parts = episode
       ? [
           element("h3", { text: `Episode ${this.episode.code}` }),
@@ -202,7 +209,7 @@ export class Play {
           element("h3", { text: "This level" }),
         ]
       : [];
-    this.bestRuns.replaceChildren(...parts, bestTable(best));
+    this.bestRuns.replaceChildren(...parts, bestTable(withPlans(best, this.level.id)));
   }
 
   enter(phase) {
@@ -561,6 +568,18 @@ export class Play {
       pad("jump", "▲"),
     );
   }
+}
+
+/** Add the planner's runs of a level to its best runs. */
+function withPlans({ time, score: points }, id) {
+  const runs = Object.entries(PLANNERS).flatMap(([objective, name]) => {
+    const plan = storedPlan(id, objective);
+    return plan ? [{ ...plan, name, score: score(plan.frames, plan.gold) }] : [];
+  });
+  return {
+    time: [...time, ...runs].sort((a, b) => a.frames - b.frames || b.score - a.score),
+    score: [...points, ...runs].sort((a, b) => b.score - a.score || a.frames - b.frames),
+  };
 }
 
 /** Return the table of the best runs of a level or an episode. */

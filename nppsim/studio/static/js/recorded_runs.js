@@ -1,8 +1,10 @@
 /* Other runs to play against: the player's best run, stored runs and replays of the level, the planner, agents. */
 
 import { Socket, get, whileCompiling } from "./api.js";
+import { runDocument } from "./documents.js";
 import { element, seconds } from "./elements.js";
 import { loadRun } from "./engine.js";
+import { planned } from "./planner.js";
 import { RUN_COLOURS } from "./player.js";
 import { Recording, emptyRun } from "./recording.js";
 
@@ -223,7 +225,12 @@ function dot(colour) {
 }
 
 /** Let the planner or an agent play a level; resolves to the Recording. */
-function playedRun(level, request) {
+async function playedRun(level, request) {
+  if (request.planner) {
+    const plan = await planned(level);
+    if (!plan) throw new Error("the planner found no run of this level");
+    return new Recording(runDocument(level, plan.inputs, "planner"), level);
+  }
   return new Promise((resolve, reject) => {
     const socket = new Socket("watch");
     let recording = null;

@@ -83,17 +83,35 @@ function edgesOfTile(tile) {
   return loop(SQUARE); // also one-sided tiles
 }
 
+/** Return whether a point, in px from the upper left corner of a tile, is in its solid part. */
+export function isSolid(tile, x, y) {
+  if (tile === 0 || tile >= NUM_TILES) return false;
+  if (tile in HALVES) {
+    const [[left, top], , [right, bottom]] = HALVES[tile];
+    return x > left && x < right && y > top && y < bottom;
+  }
+  if (tile in SLOPES) return side(SLOPES[tile], [x, y]) < 0;
+  if (tile < 10 || tile > 17) return true;
+  const convex = tile < 14;
+  const [cx, cy] = CORNERS[(tile - 10 + (convex ? 0 : 2)) % 4];
+  return Math.hypot(x - cx, y - cy) < TILE === convex;
+}
+
+/** Return a number whose sign says on which side of a line a point is; negative: on the left, on screen. */
+function side([x1, y1, x2, y2], [x, y]) {
+  return (y - y1) * (x2 - x1) - (x - x1) * (y2 - y1);
+}
+
 function loop(points) {
   return points.map(([x, y], i) => [x, y, ...points[(i + 1) % points.length]]);
 }
 
 /** Return the part of a polygon on the left of a line. */
-function cut(points, [x1, y1, x2, y2]) {
-  const side = ([x, y]) => (y - y1) * (x2 - x1) - (x - x1) * (y2 - y1);
+function cut(points, line) {
   const clipped = [];
   points.forEach((point, i) => {
     const next = points[(i + 1) % points.length];
-    const [a, b] = [side(point), side(next)];
+    const [a, b] = [side(line, point), side(line, next)];
     if (a <= 0) clipped.push(point);
     if (a * b < 0) clipped.push([0, 1].map((k) => point[k] + ((next[k] - point[k]) * a) / (a - b)));
   });

@@ -8,6 +8,7 @@
 import { ApiError, whileCompiling } from "./api.js";
 import { DecisionLog } from "./decision_panels.js";
 import { decodePaths, draw, gridPicture } from "./overlays.js";
+import { withInputs } from "./planner.js";
 import { Player, RUN_COLOURS } from "./player.js";
 import { emptyRun } from "./recording.js";
 
@@ -35,6 +36,7 @@ export class Watching {
     this.requests = [];
     this.paths = new Map();
     this.number = 0;
+    this.work = new AbortController(); // ends searches of the planner
   }
 
   show(requests) {
@@ -50,11 +52,26 @@ export class Watching {
     this.stopPolling?.();
     this.stopPolling = whileCompiling((text) => (this.player.state.textContent = text));
     this.number = ++latest;
-    this.socket.send({ watch: { number: this.number, level: this.level.id, runs: requests } });
+    this.send(requests, this.number);
     this.changed();
   }
 
+  /** Request the runs from the server, those of the planner after their search. */
+  async send(requests, number) {
+    this.work.abort();
+    this.work = new AbortController();
+    const { signal } = this.work;
+    const ready = (request) =>
+      withInputs(this.level, request, { signal }).catch((error) => {
+        if (!signal.aborted) this.failed(error);
+        return { label: "planner", inputs: "" };
+      });
+    const runs = await Promise.all(requests.map(ready));
+    if (!signal.aborted) this.socket.send({ watch: { number, level: this.level.id, runs } });
+  }
+
   destroy() {
+    this.work.abort();
     this.stopPolling?.();
     this.player?.destroy();
   }
