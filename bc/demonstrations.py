@@ -25,7 +25,7 @@ from nppsim.io.reading import files_below, read_json
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import UNCATEGORISED
 from nppsim.planner import retime
-from nppsim.replays.playback import find_files, is_named_like_replays
+from nppsim.replays.playback import find_files, is_replay_file
 from nppsim.replays.replay import (
     Replay,
     ReplayError,
@@ -230,7 +230,7 @@ def find_replays(where: Paths) -> tuple[ReplayFile, ...]:
 
 
 def _find_replays(path: Path) -> tuple[ReplayFile, ...]:
-    if not (path.is_dir() or (path.is_file() and is_named_like_replays(path))):
+    if not (path.is_dir() or (path.is_file() and is_replay_file(path))):
         raise DemonstrationError(f"{path}: neither a folder nor a *.replay or *.h5 file")
     folder = path if path.is_dir() else path.parent
     try:

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 
 import nppsim
 from nppsim import errors
-from nppsim.errors import ConfigError
+from nppsim.errors import ConfigError, escaped
 from nppsim.io.files import check_output_file, check_output_folder, replacing, table, write_text
+from nppsim.io.progress import progress_bar
 from nppsim.levels import campaign
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet, LevelSetError
 from nppsim.parallel.workers import usable_cores
 from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
-from nppsim.replays.playback import is_named_like_replays
+from nppsim.replays.playback import is_named_like_replays, self_destructed
 from nppsim.replays.replay import REPLAY_SUFFIX, Replay, is_replay_set
 from nppsim.replays.score import score, seconds, time_text
 from nppsim.settings import Parser, Setting
@@ -114,7 +115,7 @@ def _levels(arguments: argparse.Namespace) -> int:
 
     levels, problems = [], []
     level_set = LevelSet.at(arguments.path)
-    for i in range(len(level_set)):
+    for i in progress_bar(range(len(level_set)), "reading", unit="level"):
         try:
             levels.append(level_set[i])
         except LevelSetError as error:
@@ -122,8 +123,8 @@ def _levels(arguments: argparse.Namespace) -> int:
     if problems and not arguments.skip_bad_levels:
         raise ConfigError(f"{'; '.join(problems)}; or leave these levels out (--skip-bad-levels)")
     for problem in problems:
-        print(f"left out: {problem}", file=sys.stderr)
-    facts = level_facts(levels)
+        print(f"left out: {escaped(problem)}", file=sys.stderr)
+    facts = list(progress_bar(level_facts(levels), "searching paths", total=len(levels), unit="level"))
     if arguments.json:
         print(json.dumps(facts, indent=2))
         return 0
@@ -158,10 +159,11 @@ def _simulate(arguments: argparse.Namespace) -> None:
         print(f"warning: {warning}", file=sys.stderr)
     run = nppsim.simulate(level, replay.inputs)  # a replay has at least one frame
     gold = int(run.gold[-1])
-    facts = {
+    facts: dict[str, object] = {
         "level": arguments.level,
         "fingerprint": level.fingerprint,
         "outcome": run.outcome,
+        "self_destruct": self_destructed(run, replay.inputs),
         "frames": run.frames,
         "inputs": replay.frames,
         "position": run.position[-1].tolist(),
@@ -174,18 +176,20 @@ def _simulate(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(facts, indent=2))
         return
+    if facts.pop("self_destruct"):
+        facts["outcome"] = f"{run.outcome} (by the self-destruct key)"
     for name, value in facts.items():
         print(f"{name.replace('_', ' '):<13} {'-' if value is None else value}")
 
 
 def _replays_flags(parser: Parser) -> None:
     parser.add_argument(
-        "paths", nargs="+", metavar="FILE|FOLDER", help="replays, replay sets (*.h5), or folders with such files"
+        "paths", nargs="+", metavar="FILE|FOLDER", help="replays, attract files, replay sets (*.h5), or folders of them"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-@_command("replays", "play many replays back and print how each ends", _replays_flags)
+@_command("replays", "play many replays back; print if each is valid, and how it ends", _replays_flags)
 def _replays(arguments: argparse.Namespace) -> int:
     from nppsim.replays import playback
 
@@ -413,7 +417,7 @@ def _load_level(path: str) -> Level:
 
 def _film_flags(parser: Parser) -> None:
     parser.add_argument("replay", metavar="REPLAY", help="a replay, or an entry of a set (SET.h5#7)")
-    parser.add_argument("out", metavar="OUT.mp4", help="video file to write")
+    parser.add_argument("out", metavar="OUT.mp4", help="file to write: OUT.mp4, OUT.gif or OUT.webp")
     parser.add_argument("--level", metavar="LEVEL", help="play the inputs on this level (default: the replay's level)")
     parser.add_argument(
         "--title",
@@ -433,12 +437,12 @@ def _film_flags(parser: Parser) -> None:
 def _film(arguments: argparse.Namespace) -> None:
     for module in ("av", "PIL"):
         errors.import_optional(module, "video")
-    from nppsim.pictures.film import record
+    from nppsim.pictures.film import FORMATS, record
     from nppsim.pictures.render import FilmSettings
     from nppsim.pictures.schemes import colour_scheme
     from nppsim.planner.second_run import second_run
 
-    check_output_file(arguments.out, "OUT.mp4", ".mp4")
+    check_output_file(arguments.out, "OUT.mp4", FORMATS)
     replay = Replay.load(arguments.replay)
     level = _load_level(arguments.level) if arguments.level else replay.level
     run = nppsim.simulate(level, replay.inputs)

@@ -41,7 +41,7 @@ from nppsim.decision import (
     prepare_static,
 )
 from nppsim.errors import ConfigError
-from nppsim.levels.level import Level
+from nppsim.levels.level_set import Levels, read_levels
 from nppsim.observe import graph, layout, vectors
 from nppsim.observe.foresight import HORIZON, allocate_branches
 from nppsim.observe.stacking import NO_STACKS, Stacking, Stacks
@@ -54,7 +54,7 @@ MIN_ENVS_TO_SPREAD = 32  # with fewer environments, threads cost more than they 
 class BatchSimulator:
     """N environments stepped together.
 
-    levels: a LevelBank or a sequence of levels.
+    levels: a LevelBank, levels, or one or several paths (``nppsim.levels.level_set.read_levels``).
     num_envs: N.
     frame_skip: frames per decision, at least 1.
     observations: names or keys of ``layout``.
@@ -83,7 +83,7 @@ class BatchSimulator:
 
     def __init__(
         self,
-        levels: LevelBank | Sequence[Level],
+        levels: LevelBank | Levels,
         num_envs: int,
         *,
         frame_skip: int = FRAME_SKIP,
@@ -102,7 +102,7 @@ class BatchSimulator:
             raise ValueError(f"gamma must be in (0, 1]; got {gamma}")
         if threads is not None and threads < 1:
             raise ValueError(f"threads must be at least 1; got {threads}")
-        self.bank = levels if isinstance(levels, LevelBank) else LevelBank(levels)
+        self.bank = levels if isinstance(levels, LevelBank) else LevelBank(read_levels(levels)[0])
         self.num_envs = int(num_envs)
         self.frame_skip = int(frame_skip)
         self.gamma = float(gamma)
@@ -283,7 +283,7 @@ class BatchSimulator:
             or actions.max() >= NUM_ACTIONS
         ):
             raise ValueError(f"actions must be int[{self.num_envs}] in 0..{NUM_ACTIONS - 1}; got {actions!r}")
-        actions = np.ascontiguousarray(actions, np.int64)
+        actions = np.require(actions, np.int64, ["C", "W", "A"])  # Numba would compile again for other arrays
         idle = restarting if asleep is None else asleep
         if idle is not None:
             actions = np.where(idle, RESTING if asleep is None else ASLEEP, actions)
@@ -311,7 +311,7 @@ class BatchSimulator:
         """
         self._turn = (self._turn + 1) % min(PROFILE_EVERY, self.num_envs)
         arguments = (
-            self._turn, actions, next_level, every_end, self.frame_skip, self.gamma, self.state, self.bank.world,
+            self._turn, actions, next_level, bool(every_end), self.frame_skip, self.gamma, self.state, self.bank.world,
             self._fields, self._static, self._out, self._views,
         )  # fmt: skip
         if not self._spread or not getattr(advance, "overloads", ()):
@@ -341,7 +341,7 @@ class BatchSimulator:
             or levels.min(initial=0) < -1
         ):
             raise ValueError(f"levels must be int[{self.num_envs}] below {len(self.bank)}; got {levels!r}")
-        return np.ascontiguousarray(levels, np.int32)
+        return np.require(levels, np.int32, ["C", "W", "A"])
 
     def snapshot(self, i: int | slice | np.ndarray) -> np.ndarray:
         """Return a copy of the complete state of environment i, uint8[B], or of k environments, uint8[k, B]."""

@@ -16,9 +16,11 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType, ModuleType
+from typing import Any
 
 REFUSED = 2  # exit status after a user error
 INTERRUPTED = 130  # exit status after Ctrl-C, SIGTERM and SIGHUP; shells use it for Ctrl-C
@@ -36,6 +38,10 @@ _REMEDIES = {
     errno.EIO: "the device fails: check it, or choose another one",
 }
 _NO_MEMORY = ("can't allocate memory", "can't start new thread")  # in RuntimeErrors of torch and threading
+# Characters that change how a terminal shows the text around them: controls, line ends, surrogates, text directions.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# In printed text, line ends and tabs are allowed, and a carriage return at the beginning or end, as in progress bars.
+_UNPRINTED = re.compile(f"(?![\t\n]|^\r|\r\n?\\Z){CONTROL.pattern}")
 REDACTED = "[redacted]"
 _SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|ACCESS_KEY|API_?KEY|PRIVATE_KEY", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|(?<=://)[^/@\s]+(?=@)")  # AWS key ids; user:password@ in URLs
@@ -68,6 +74,10 @@ class ConfigError(UserError, ValueError):
         return ConfigError(self.advice, flag, self.value)
 
 
+class InputWarning(UserWarning):
+    """Input that is skipped, or output that does not contain all of it; the message names the file and the reason."""
+
+
 class MissingPackageError(UserError, ImportError):
     """Missing optional package; the message names the extra to install."""
 
@@ -85,7 +95,7 @@ def run(job: Callable[[], int | None], *, debug: bool = False, refused: int = RE
     _prepare_streams()
     status, message = refused, ""
     try:
-        with _stopped_by_signals():
+        with _stopped_by_signals(), _readable_output():
             status = job() or 0
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -98,7 +108,9 @@ def run(job: Callable[[], int | None], *, debug: bool = False, refused: int = RE
             text = _user_message(error)
             if debug or not text:
                 raise
-            message = f"error: {' '.join(redact(text).split())}"  # messages of libraries may have several lines
+            message = (
+                f"error: {escaped(' '.join(redact(text).split()))}"  # messages of libraries may have several lines
+            )
     _print_and_flush(message)
     return status
 
@@ -116,6 +128,58 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a closed stream is None; notebooks use another type
             stream.reconfigure(errors="backslashreplace")
+
+
+class _EscapingStream:
+    """Text stream that escapes control characters, so that a title or a file name cannot change what a terminal shows."""
+
+    def __init__(self, stream: io.TextIOWrapper):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(_UNPRINTED.sub(_escape, text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def _readable_output() -> Iterator[None]:
+    """Escape control characters in the output, and print an InputWarning as one line."""
+    before = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+    changed = {name: _EscapingStream(old) for name, old in before.items() if isinstance(old, io.TextIOWrapper)}
+    show = warnings.showwarning
+
+    def show_warning(message: Warning | str, category: type[Warning], *arguments: Any, **named: Any) -> None:
+        if issubclass(category, InputWarning):
+            print(f"warning: {escaped(str(message))}", file=sys.stderr)
+        else:
+            show(message, category, *arguments, **named)
+
+    for name, stream in changed.items():
+        setattr(sys, name, stream)
+    warnings.showwarning = show_warning
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
+        for name, stream in changed.items():
+            if getattr(sys, name) is stream:
+                setattr(sys, name, before[name])
+
+
+def escaped(text: str) -> str:
+    """Replace control characters, as in a JSON string."""
+    return CONTROL.sub(_escape, text)
+
+
+def _escape(match: re.Match) -> str:
+    return ascii(match[0])[1:-1]
 
 
 def _output_is_broken() -> bool:

@@ -11,7 +11,6 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from nppsim.errors import ConfigError, UserError
@@ -19,27 +18,25 @@ from nppsim.errors import ConfigError, UserError
 TRUST_FLAG = "--trust-plugins"
 
 
-@dataclass(frozen=True)
-class Trust:
-    """Plug-ins of stored files that may be imported: all, or those that the user gave."""
-
-    all: bool = False
-    given: tuple[str, ...] = ()
-
-    def check(self, stored: object, path: Path) -> None:
-        """Raise ConfigError if a stored file names plug-ins that are not trusted, as importing them runs their code.
-
-        stored: value of "plugins" in the file.
-        path: the file, for the message.
-        """
-        names = [str(name) for name in stored] if isinstance(stored, list) else []
-        known = {os.path.realpath(name) for name in self.given}
-        if others := [name for name in names if not self.all and os.path.realpath(name) not in known]:
-            advice = f"if you trust this code, give {TRUST_FLAG}, or --plugin with the same names"
-            raise ConfigError(f"{path}: names plug-ins, which would be executed: {', '.join(others)}; {advice}")
+_loaded: set[str] = set()  # ``_key`` of the plug-ins that this process has imported
 
 
-NO_TRUST = Trust()
+def load_stored(stored: object, trusted: bool) -> None:
+    """Import the plug-ins that a file names.
+
+    stored: value of "plugins" in the file.
+    trusted: import all of them; otherwise, only plug-ins that were imported before are accepted.
+    Raises ConfigError if the file names other plug-ins, as importing them runs their code.
+    """
+    names = [str(name) for name in stored] if isinstance(stored, list | tuple) else []
+    if others := [name for name in names if not trusted and _key(name) not in _loaded]:
+        advice = f"if you trust this code, give {TRUST_FLAG}, or --plugin with the same names"
+        raise ConfigError(f"names plug-ins, which would be executed: {', '.join(others)}; {advice}")
+    load(names)
+
+
+def _key(plugin: str) -> str:
+    return os.path.realpath(plugin) if plugin.endswith(".py") else plugin
 
 
 def load(plugins: Iterable[str]) -> None:
@@ -59,6 +56,7 @@ def load(plugins: Iterable[str]) -> None:
         except Exception as error:  # the user's code may raise any error
             advice = f"cannot be imported ({type(error).__name__}: {error}); give a Python file, or an installed module"
             raise ConfigError(advice, "--plugin", plugin) from error
+        _loaded.add(_key(plugin))
 
 
 def _load_file(path: Path) -> None:

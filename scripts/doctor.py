@@ -45,9 +45,7 @@ def main(argv: list[str]) -> int:
         parser.add_argument(plugins.TRUST_FLAG, action="store_true", help=trusted)
         parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
         arguments = parser.parse_args(argv)
-        given = tuple(getattr(arguments, "plugin", ()))
-        plugins.load(given)
-        trust = plugins.Trust(arguments.trust_plugins, given)
+        plugins.load(getattr(arguments, "plugin", ()))
         names = tuple(arguments.only) if arguments.only else None
 
         def log(line: str) -> None:
@@ -56,9 +54,9 @@ def main(argv: list[str]) -> int:
         if arguments.checkpoint:
             done = doctor.check_agent(arguments.checkpoint, log, names)
         elif arguments.run:
-            done = doctor.check_run(arguments.run, log, names, trust)
+            done = doctor.check_run(arguments.run, log, names, arguments.trust_plugins)
         elif arguments.run_config:
-            done = doctor.check_config(arguments.run_config, log, names, trust)
+            done = doctor.check_config(arguments.run_config, log, names, arguments.trust_plugins)
         else:
             done = doctor.check_default(log, names)
         print(json.dumps(to_dict(done.results), indent=1) if arguments.json else results_table(done.results))

@@ -20,8 +20,9 @@ from nppsim.actions import ACTION_INPUT, FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTI
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.gym.spaces import GRAPH, environment_space, flatten_vectors, graph_instance, shown_keys, simulated_keys
+from nppsim.levels import level_set
 from nppsim.levels.level import Level
-from nppsim.levels.level_set import STARTER_LEVELS, LevelSet
+from nppsim.levels.level_set import STARTER_LEVELS
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.physics import outcomes
@@ -30,23 +31,20 @@ from nppsim.reward import RewardConfig
 
 NO_RESTART = -1  # value of ``next_level``: stay in the last state after the end of an episode
 
-Levels = LevelBank | LevelSet | Sequence[Level] | str | Path
+Levels = LevelBank | level_set.Levels
 Observations = dict[str, np.ndarray]  # key of ``layout`` -> array
 
 
 def as_bank(levels: Levels | None) -> LevelBank:
-    """Return a LevelBank of a sequence of levels, a LevelSet, its folder or a level file; return a LevelBank unchanged.
+    """Return a LevelBank of levels, or of the levels at one or several paths; return a LevelBank unchanged.
 
     None selects the levels shipped with nppsim.  Raises LevelSetError for a folder without levels or an unreadable level.
     """
-    if isinstance(levels, LevelBank):
-        return levels
-    levels = STARTER_LEVELS if levels is None else levels
-    return LevelBank(_as_level_set(levels))
+    return levels if isinstance(levels, LevelBank) else LevelBank(_as_levels(levels)[0])
 
 
-def _as_level_set(levels: LevelSet | Sequence[Level] | str | Path) -> LevelSet | Sequence[Level]:
-    return LevelSet.at(levels) if isinstance(levels, str | Path) else levels
+def _as_levels(levels: level_set.Levels | None) -> tuple[Sequence[Level], tuple[str, ...]]:
+    return level_set.read_levels(STARTER_LEVELS if levels is None else levels)
 
 
 class GymSimulator(BatchSimulator):
@@ -67,11 +65,10 @@ class GymSimulator(BatchSimulator):
         max_episode_steps: int | None = None,
         **settings: Any,
     ):
+        self._categories: tuple[str, ...] = ()  # empty if unknown
         if not isinstance(levels, LevelBank):
-            levels = _as_level_set(STARTER_LEVELS if levels is None else levels)
-        entries = levels.entries if isinstance(levels, LevelSet) else ()
-        self._categories = tuple(entry.category for entry in entries)  # empty if unknown
-        super().__init__(as_bank(levels), num_envs, observations=simulated_keys(observations), **settings)
+            levels, self._categories = _as_levels(levels)
+        super().__init__(levels, num_envs, observations=simulated_keys(observations), **settings)
         if max_episode_steps is not None:
             if max_episode_steps < 1:
                 raise ValueError(f"max_episode_steps must be at least 1; got {max_episode_steps}")
@@ -245,7 +242,8 @@ class NppEnv(EnvProperties, gymnasium.Env):
     ``decisions``, ``gold``, ``episode_return`` and ``reward_terms`` (name -> sum; they add up to the return).
 
     ## Arguments
-    levels: LevelBank, LevelSet, levels, or the path of a dataset folder; None: the 30 levels shipped with nppsim.
+    levels: LevelBank, LevelSet, levels, or one or several paths of levels, campaign files and folders; None: the 30 levels
+        shipped with nppsim.
     observations: names or keys of the table above.
     frame_skip: frames per decision, at least 1; at most 40 with foresight.
     reward: name of a preset, or a RewardConfig.

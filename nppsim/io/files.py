@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim.errors import ConfigError, UserError
+from nppsim.errors import ConfigError, UserError, escaped
 
 LOCK = ".lock"
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # errors of network file systems that have no locks
@@ -132,17 +132,18 @@ def check_output_folder(folder: str | os.PathLike, flag: str, needed_bytes: int 
 
 
 def check_output_file(
-    path: str | os.PathLike, flag: str, suffix: str = "", inputs: Iterable[str | os.PathLike] = ()
+    path: str | os.PathLike, flag: str, suffixes: str | Sequence[str] = (), inputs: Iterable[str | os.PathLike] = ()
 ) -> None:
     """Raise ConfigError unless the file can be written.
 
     flag: name of the setting that contains the path, for the message.
-    suffix: required suffix of the file name.
+    suffixes: one or several suffixes, of which the file name must have one; (): any.
     inputs: input files, which must not be overwritten.
     """
     path = Path(path)
-    if suffix and path.suffix.lower() != suffix:
-        raise ConfigError(f"give a name that ends in {suffix}", flag, path)
+    suffixes = [suffixes] if isinstance(suffixes, str) else suffixes
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise ConfigError(f"give a name that ends in {' or '.join(suffixes)}", flag, path)
     if path.is_dir():
         raise ConfigError("is a folder; give the name of a file", flag, path)
     if path.exists() and not path.is_file():
@@ -239,12 +240,12 @@ def _plain(value: object) -> object:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], align: str = "") -> str:
-    """Format a Markdown table with padded columns, readable as plain text.
+    """Format a Markdown table with padded columns, readable as plain text; control characters are escaped.
 
     align: "l" (left) or "r" (right) for each column; "": first column left, all others right.
     """
     align = align or "l" + "r" * (len(header) - 1)
-    cells = [list(map(str, header)), *(list(map(str, row)) for row in rows)]
+    cells = [[escaped(str(cell)) for cell in row] for row in (header, *rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
 
     def line(row: Sequence[str]) -> str:

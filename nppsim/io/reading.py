@@ -1,5 +1,6 @@
 """Search for files, bounded reading of untrusted JSON, TOML and zlib data, and conversion of data to dataclasses."""
 
+import codecs
 import json
 import math
 import os
@@ -16,6 +17,14 @@ from nppsim.errors import UserError
 # Maximum size of a JSON file, enough for the index of 200,000 levels.  Parsed data need up to 20 times as much memory.
 MAX_JSON_BYTES = 64 << 20
 _PART_BYTES = 1 << 20
+# Encodings of text files with a byte order mark; that of UTF-32 begins with that of UTF-16.
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 
 
 def files_below(
@@ -24,7 +33,8 @@ def files_below(
     wanted: Callable[[Path], bool] = lambda file: True,
     enter: Callable[[Path], bool] = lambda folder: True,
 ) -> Iterator[Path]:
-    """Yield the files in a folder and its sub-folders.  Hidden files (``.name``) are skipped, links are followed.
+    """Yield the files in a folder and its sub-folders.  Hidden files (``.name``) are skipped.  Links are followed, but
+    each folder is searched only once.
 
     wanted: returns True for files to yield.
     enter: returns True for sub-folders to search.
@@ -34,10 +44,11 @@ def files_below(
     def unreadable(problem: OSError) -> NoReturn:
         raise error(f"{problem.filename}: cannot be read ({problem.strerror}); check its permissions") from problem
 
+    seen = {os.path.realpath(folder)}
     for place, folders, files in os.walk(folder, onerror=unreadable, followlinks=True):
         here = Path(place)
-        inner = [here / name for name in folders if not name.startswith(".")]
-        folders[:] = sorted(path.name for path in inner if enter(path) and not _is_cycle(path))
+        inner = sorted((here / name for name in folders if name[0] != "."), key=lambda path: (path.is_symlink(), path))
+        folders[:] = sorted(path.name for path in inner if enter(path) and _is_new(path, seen))
         for path in (here / name for name in sorted(files) if not name.startswith(".")):
             if wanted(path):
                 if not path.is_file():
@@ -46,9 +57,12 @@ def files_below(
                 yield path
 
 
-def _is_cycle(folder: Path) -> bool:
-    """Return True for a link to one of the folders above it."""
-    return folder.is_symlink() and any(folder.samefile(above) for above in folder.parents)
+def _is_new(folder: Path, seen: set[str]) -> bool:
+    """Return True if a folder, or the target of a link to it, is not in ``seen``; add it there."""
+    target = os.path.realpath(folder)
+    is_new = target not in seen
+    seen.add(target)
+    return is_new
 
 
 def read_bytes(path: str | Path, error: type[UserError], limit: int, remedy: str) -> bytes:
@@ -74,6 +88,21 @@ def read_at_most(file: BinaryIO, limit: int) -> bytes:
     while len(data) < limit and (part := file.read(min(_PART_BYTES, limit - len(data)))):
         data += part
     return bytes(data)
+
+
+def as_utf8(data: bytes) -> bytes:
+    """Convert the content of a text file to UTF-8 without byte order mark; UTF-16 and UTF-32 are recognised.
+
+    Files in other encodings are returned unchanged.
+    """
+    mark = next(filter(data.startswith, _MARKS), b"")
+    encoding = _MARKS.get(mark, "utf-8")
+    if (
+        not mark and data.count(0, 0, 200) > min(len(data), 200) // 4
+    ):  # UTF-16 without mark, of text that is mostly ASCII
+        encoding = "utf-16-le" if data[1:200:2].count(0) > data[:200:2].count(0) else "utf-16-be"
+    body = data[len(mark) :]
+    return body if encoding == "utf-8" else body.decode(encoding, "replace").encode("utf-8", "replace")
 
 
 def read_json(path: str | Path, error: type[UserError], remedy: str, limit: int = MAX_JSON_BYTES) -> Any:
@@ -105,7 +134,7 @@ def parse_json(data: bytes, source: object, error: type[UserError], remedy: str)
 def read_toml(path: str | Path, error: type[UserError], limit: int, remedy: str) -> dict[str, Any]:
     """Parse a TOML file.  Raise ``error`` if it is invalid or larger than ``limit`` bytes; see ``read_bytes``."""
     try:
-        data = tomllib.loads(read_bytes(path, error, limit, remedy).decode("utf-8-sig"))
+        data = tomllib.loads(as_utf8(read_bytes(path, error, limit, remedy)).decode())
         str(data)  # raises ValueError for an integer of over 4,300 digits, which could not be printed later
     except (ValueError, RecursionError) as problem:
         raise error(f"{path}: not TOML ({problem}); {remedy}") from problem

@@ -1,6 +1,8 @@
 """Campaign files of N++: text files with one level per line, as in the game's own folder (``S.txt``, ``SI.txt``, ...).
 
-A line is ``$TITLE#HEX#``.  HEX is the level as hexadecimal digits, with the two digits of every byte swapped:
+A line is ``$TITLE#HEX#``.  Text before "$" or after the last "#", and lines that begin with "#", ";" or "//", are ignored.
+Files may be UTF-8, UTF-16 or UTF-32, or Windows-1252, and editors may have wrapped the digits.  HEX is the level as
+hexadecimal digits, with the two digits of every byte swapped:
 
     offset 0      4 zero bytes
     offset 4      23 x 42 tile ids, row by row
@@ -17,21 +19,25 @@ two bytes are x and y of the switch.
 Source: docs/physics.md, section 2.
 """
 
+import codecs
 import os
 import re
+import warnings
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from nppsim.io.reading import read_bytes
+from nppsim.errors import CONTROL, InputWarning
+from nppsim.io.addresses import parse_address
+from nppsim.io.reading import as_utf8, read_bytes
 from nppsim.levels import ids, kinds
-from nppsim.levels.format import RECORD_SIZE, TITLE, TYPE, LevelError, X, Y
-from nppsim.levels.level import Level, container_readers
+from nppsim.levels.format import RECORD_SIZE, TYPE, LevelError, X, Y
+from nppsim.levels.level import MAX_TITLE, Level, container_readers
 from nppsim.levels.stage import COLUMNS, ROWS
 
 SUFFIX = ".txt"
-_ITEM = re.compile(rf"(.+?{re.escape(SUFFIX)})#(.+)", re.IGNORECASE | re.DOTALL)  # FILE.txt#NUMBER, #ID or #TITLE
+FORM = "$TITLE#HEX#"
 MAX_CAMPAIGN_BYTES = 64 << 20  # maximum size of a file, some 20,000 levels; the game's largest has 2 MB
 
 # Bytes per record of each type, in the order of the file.
@@ -66,20 +72,29 @@ RECORD_BYTES = {
 _SWITCH_OF = {kinds.EXIT: kinds.EXIT_SWITCH, **kinds.SWITCH_OF_DOOR}
 _TILES = slice(4, 4 + ROWS * COLUMNS)
 _ZEROS = bytes(4)
+_SWAPPED = bytes(byte >> 4 | (byte & 15) << 4 for byte in range(256))  # each byte with its two digits exchanged
+_HEAD_BYTES = 1 << 16  # bytes in which a campaign file must have its first level
+_BEGINNING = re.compile(rb"#[0-9a-fA-F]{16}")  # "#" and first digits of a level
+_DIGITS = re.compile(rb"#(0{8}[0-9a-fA-F]{2000,})#")  # an undamaged level has at least 2,052 digits
+_CUT = re.compile(rb"#[0-9a-fA-F]+\Z")  # end of a line without "#" after the digits
+_REST = re.compile(rb"[0-9a-fA-F]+#?\Z")  # a line that continues digits
+_COMMENTS = (b"#", b";", b"//")
 
 
 def is_campaign(data: bytes) -> bool:
-    """Return True if a file that begins with these bytes (at least 200) is a campaign file."""
-    head, hash_sign, rest = data.lstrip().partition(b"#")
-    return head.startswith(b"$") and bool(hash_sign) and re.match(rb"[0-9a-fA-F]{8}", rest) is not None
+    """Return True if a file that begins with these bytes is a campaign file: one of its first lines begins a level."""
+    for line in as_utf8(data[:_HEAD_BYTES]).splitlines() if b"$" in data[:_HEAD_BYTES] else ():
+        if (match := _BEGINNING.search(line)) and b"$" in line[: match.start()]:
+            return True
+    return False
 
 
 def is_campaign_file(path: str | Path) -> bool:
-    """Return True if a file has the suffix and first bytes of a campaign file.  Raises OSError if it is unreadable."""
-    if Path(path).suffix.lower() != SUFFIX or not Path(path).is_file():
+    """Return True if a path is a file with the content of a campaign file.  Raises OSError if it is unreadable."""
+    if not Path(path).is_file():
         return False
     with open(path, "rb") as file:
-        return is_campaign(file.read(300))
+        return is_campaign(file.read(_HEAD_BYTES))
 
 
 def levels_from_bytes(data: bytes, name: str) -> tuple[dict[int, Level], dict[int, LevelError]]:
@@ -110,17 +125,21 @@ def locate(path: str | Path) -> tuple[Path, int] | None:
     ``FOLDER#ID`` and ``FOLDER#TITLE`` search all campaign files of a folder.  An id may omit the tab (``SI.txt#A-00-00``).
     Raises LevelError if there is no such level, or if several levels match.
     """
-    address = os.fspath(path)
-    if match := _ITEM.fullmatch(address):
-        files, item = [Path(match[1])], match[2]
-        number = int(item) if item.isdecimal() else -1
+    address = parse_address(path)
+    item = address.entry
+    if not item or address.suffix == ".h5":
+        return None
+    if os.path.isdir(address.path):
+        files = [
+            file for file in sorted(Path(address.path).iterdir()) if file.name[0] != "." and is_campaign_file(file)
+        ]
+    else:
+        files = [Path(address.path)]
+        number = int(item) if item.isdecimal() and len(item) < 10 else -1
         if number in _lines(files[0]):
             return files[0], number
-    else:
-        folder, hash_sign, item = address.partition("#")
-        if not hash_sign or not os.path.isdir(folder) or os.path.exists(address):
-            return None
-        files = sorted(filter(is_campaign_file, Path(folder).iterdir()))
+        if not is_campaign_file(files[0]):
+            raise LevelError(f"{path}: {files[0]} is not a campaign file; no line has the form {FORM}")
     for matches in (_has_id, _has_title, _has_title_in_any_case):
         found = [(file, number) for file in files for number in _lines(file) if matches(file, number, item)]
         if len(found) > 1:
@@ -175,18 +194,24 @@ def _read_level(file: Path, number: int) -> Level:
 def level_from_line(line: bytes, name: str = "", level_id: str = "") -> Level:
     """Decode one line of a campaign file; ``name`` appears in messages.  Raises LevelError with the byte offset."""
     label = name or "campaign line"
-    line = line.strip()
-    if not line.startswith(b"$"):
-        raise LevelError(f"{label}: begins with {line[:20]!r}; expected $TITLE#HEX#")
-    if not line.endswith(b"#") or line.count(b"#") < 2:
-        raise LevelError(f"{label}: ends at byte {len(line)} without a '#' after the digits: the line is cut off")
-    head, _, digits = line[:-1].rpartition(b"#")
-    data = _bytes_of(digits, label, offset=len(head) + 1)
-    records = _records_of(data, label)
+    title, digits, offset = _parts(line, label)
+    try:
+        level = _level_of(_bytes_of(digits, offset))
+    except LevelError as problem:
+        raise LevelError(f"{label}: {problem}") from problem
+    return level.described(name, title[:MAX_TITLE], level_id)
+
+
+@lru_cache(maxsize=256)  # large files often repeat levels
+def _level_of(data: bytes) -> Level:
+    """Return the level of the decoded bytes of a line.  Raises LevelError without the name of the level."""
+    records = _records_of(data)
     if len(records) == 0:
-        raise LevelError(f"{label}: has no entities; expected at least the ninja's spawn")
-    tiles = np.frombuffer(data[_TILES], np.uint8).reshape(ROWS, COLUMNS)
-    return Level(tiles, records, name=name, title=_title(line)[: TITLE.stop - TITLE.start], id=level_id)
+        raise LevelError("has no entities; expected at least the ninja's spawn")
+    try:
+        return Level(np.frombuffer(data[_TILES], np.uint8).reshape(ROWS, COLUMNS), records)
+    except LevelError as problem:
+        raise LevelError(str(problem).removeprefix("level: ")) from problem
 
 
 def to_line(level: Level) -> str:
@@ -208,7 +233,12 @@ def to_line(level: Level) -> str:
             fields = np.hstack([fields, level.records[switches][:, [X, Y]]])
         data += len(rows).to_bytes(2, "big") + fields.tobytes()
     data += _ZEROS
-    title = "".join(c if c.isprintable() else "?" for c in level.title)
+    title = CONTROL.sub("?", level.title)
+    if title != level.title:
+        message = (
+            f"{name}: a campaign file cannot store the title {level.title!r}; '?' is written for control characters"
+        )
+        warnings.warn(InputWarning(message), stacklevel=2)
     line = f"${title}#{''.join(f'{byte & 15:x}{byte >> 4:x}' for byte in data)}#"
     if level_from_line(line.encode(), name) != level:
         raise LevelError(
@@ -232,47 +262,87 @@ def _read_lines(path: Path, _mtime_ns: int, _size: int) -> dict[int, bytes]:
     data = read_bytes(path, LevelError, MAX_CAMPAIGN_BYTES, "give a campaign file")
     lines = _numbered(data)
     if not lines:
-        raise LevelError(f"{path}: has no levels; a campaign file has one level per line: $TITLE#HEX#")
+        raise LevelError(f"{path}: has no levels; a campaign file has one level per line: {FORM}")
     return lines
 
 
 def _numbered(data: bytes) -> dict[int, bytes]:
-    return {number: line for number, line in enumerate(data.splitlines()) if line.strip()}
+    """Return the lines that are neither empty nor comments, by number; wrapped lines are joined."""
+    found: dict[int, bytes] = {}
+    last, is_cut = -1, False
+    for number, line in enumerate(map(_plain, as_utf8(data).splitlines())):
+        if is_cut and _REST.match(line):
+            found[last] += line
+            is_cut = not line.endswith(b"#")
+        elif line and not (line.startswith(_COMMENTS) and not _BEGINNING.search(line)):
+            last, found[number] = number, line
+            is_cut = _CUT.search(line) is not None
+    return found
+
+
+def _plain(line: bytes) -> bytes:
+    """Return a line without space, quotation marks, NUL, Ctrl-Z and byte order marks around it."""
+    return line.replace(codecs.BOM_UTF8, b"").replace("\xa0".encode(), b" ").strip(b" \t\v\f\0\x1a\"'`")
+
+
+def _parts(line: bytes, label: str) -> tuple[str, bytes, int]:
+    """Return title, digits and offset of the digits of a line.  Raises LevelError if it is not a level."""
+    if found := list(_DIGITS.finditer(line)):
+        begin, (end, stop) = line.find(b"$", 0, found[-1].start()), found[-1].span(1)
+        if begin >= 0:
+            return _text(line[begin + 1 : end - 1]), line[end:stop], end
+    line = _plain(line)
+    if not line.startswith(b"$"):
+        raise LevelError(f"{label}: begins with {line[:20]!r}; expected {FORM}")
+    if not line.endswith(b"#") or line.count(b"#") < 2:
+        raise LevelError(f"{label}: ends at byte {len(line)} without a '#' after the digits: the line is cut off")
+    head, _, digits = line[:-1].rpartition(b"#")
+    return _text(head[1:]), digits, len(head) + 1
 
 
 def _title(line: bytes) -> str:
-    """Return the title of a line in ASCII; other characters become '?'."""
-    title = line.strip().removesuffix(b"#").rpartition(b"#")[0].removeprefix(b"$").decode("utf-8", "replace")
-    return "".join(c if c.isascii() and c.isprintable() else "?" for c in title)
+    """Return the title of a line; "" for a damaged line."""
+    try:
+        return _parts(line, "")[0]
+    except LevelError:
+        return ""
 
 
-def _bytes_of(digits: bytes, label: str, offset: int) -> bytes:
+def _text(title: bytes) -> str:
+    """Decode a title; characters that cannot be printed become '?'."""
+    try:
+        text = title.decode()
+    except UnicodeDecodeError:
+        text = title.decode("cp1252", "replace")
+    return CONTROL.sub("?", text)
+
+
+def _bytes_of(digits: bytes, offset: int) -> bytes:
     """Decode hexadecimal digits that are swapped in pairs.  offset: position of ``digits`` in the line."""
     if len(digits) % 2:
         raise LevelError(
-            f"{label}: byte {offset + len(digits)}: {len(digits)} digits, an odd number: the line is cut off or damaged"
+            f"byte {offset + len(digits)}: {len(digits)} digits, an odd number: the line is cut off or damaged"
         )
     try:
-        swapped = bytes.fromhex(digits.decode("ascii"))
+        return bytes.fromhex(digits.decode("ascii")).translate(_SWAPPED)
     except ValueError as problem:
         bad = next(i for i, c in enumerate(digits) if c not in b"0123456789abcdefABCDEF")
         found = digits[bad : bad + 1]
-        raise LevelError(f"{label}: byte {offset + bad}: {found!r} is not a hexadecimal digit") from problem
-    return bytes(byte >> 4 | (byte & 15) << 4 for byte in swapped)
+        raise LevelError(f"byte {offset + bad}: {found!r} is not a hexadecimal digit") from problem
 
 
-def _records_of(data: bytes, label: str) -> np.ndarray:
+def _records_of(data: bytes) -> np.ndarray:
     """Return the records in the order of the map layout, uint8[n, 5].  data: decoded bytes of one line."""
 
     def cut(what: str) -> LevelError:
-        return LevelError(f"{label}: the level's data end at byte {len(data)}, within {what}: the line is cut off")
+        return LevelError(f"the level's data end at byte {len(data)}, within {what}: the line is cut off")
 
     if len(data) < _TILES.stop:
         raise cut("the tiles")
     if data[: _TILES.start] != _ZEROS:
-        raise LevelError(f"{label}: the data begin with {data[:4].hex()} instead of 00000000: this is not a level")
+        raise LevelError(f"the data begin with {data[:4].hex()} instead of 00000000: this is not a level")
     offset = _TILES.stop
-    records: list[tuple[int, ...]] = []
+    blocks = []
     for kind, size in RECORD_BYTES.items():
         name = kinds.ENTITY_NAMES[kind]
         if offset + 2 > len(data):
@@ -281,30 +351,37 @@ def _records_of(data: bytes, label: str) -> np.ndarray:
         offset += 2
         if offset + count * size > len(data):
             raise cut(f"the {count} records of type {kind} ({name})")
-        rows = [tuple(data[i : i + size]) for i in range(offset, offset + count * size, size)]
+        if count:
+            rows = np.frombuffer(data, np.uint8, count * size, offset).reshape(count, size)
+            blocks.append(_in_map_layout(kind, rows))
         offset += count * size
-        records += _in_map_layout(kind, rows)
     if data[offset:] != _ZEROS:
         raise LevelError(
-            f"{label}: {len(data) - offset} bytes follow the records at byte {offset}, expected 4 zero bytes: "
+            f"{len(data) - offset} bytes follow the records at byte {offset}, expected 4 zero bytes: "
             "the counts of the records are damaged"
         )
-    return np.array(records, np.uint8).reshape(-1, RECORD_SIZE)
+    return np.concatenate(blocks) if blocks else np.empty((0, RECORD_SIZE), np.uint8)
 
 
-def _in_map_layout(kind: int, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Return records of one type as (type, x, y, orientation, mode).
+def _in_map_layout(kind: int, rows: np.ndarray) -> np.ndarray:
+    """Convert records of one type, uint8[n, size], to uint8[m, 5]: (type, x, y, orientation, mode).
 
     The record of a door's switch directly follows that of the door.  The records of all exit switches follow those of
     all exits.
     """
     if kind not in _SWITCH_OF:
-        return [((kind, *row) + (0,) * RECORD_SIZE)[:RECORD_SIZE] for row in rows]
-    doors = [((kind, *row[:-2]) + (0,) * RECORD_SIZE)[:RECORD_SIZE] for row in rows]
-    switches = [(_SWITCH_OF[kind], *row[-2:], 0, 0) for row in rows]
+        return _with_type(kind, rows)
+    doors, switches = _with_type(kind, rows[:, :-2]), _with_type(_SWITCH_OF[kind], rows[:, -2:])
     if kind == kinds.EXIT:
-        return doors + switches
-    return [record for pair in zip(doors, switches, strict=True) for record in pair]
+        return np.concatenate([doors, switches])
+    return np.stack([doors, switches], axis=1).reshape(-1, RECORD_SIZE)
+
+
+def _with_type(kind: int, fields: np.ndarray) -> np.ndarray:
+    records = np.zeros((len(fields), RECORD_SIZE), np.uint8)
+    records[:, TYPE] = kind
+    records[:, 1 : 1 + fields.shape[1]] = fields
+    return records
 
 
 container_readers[SUFFIX] = load_level

@@ -7,9 +7,10 @@ A level file is a header of 184 bytes, 23 x 42 tile ids, 40 little-endian uint16
 Source: docs/physics.md, sections 2 (layout, pairing, odd files) and 11.4 (mirror images).
 """
 
-import codecs
+import copy
+import functools
 import hashlib
-import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -20,7 +21,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from nppsim.errors import InputWarning
+from nppsim.io.addresses import parse_address
 from nppsim.io.files import write_bytes
+from nppsim.io.reading import as_utf8
 from nppsim.levels import kinds, text
 from nppsim.levels.format import (
     BOTTOM_Y,
@@ -48,6 +52,7 @@ from nppsim.levels.tiles import MIRRORED, NUM_TILE_SHAPES
 
 _SIZE = slice(4, 8)  # the file's length, little-endian; tools other than the game write 0
 _MAX_SHIFT = 16  # bytes; levels that the game's server returns to a level query lack the first 8 bytes
+MAX_TITLE = 128  # characters
 MAX_WARNINGS = 5  # maximum number of warnings that ``warning_lines`` lists
 MAX_TEXT = 1 << 20  # bytes, maximum size of a level as text; MAX_RECORDS records need less
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
@@ -73,7 +78,7 @@ class Level:
     name: used in messages, e.g. the file path.
     exit_count: 0..255, number of exits that the file states.  An exit's switch is this many rows after the exit.
     ball_count: 0..255, number of death balls that the file states.  COUNTED (also for exit_count): count the records.
-    title: at most 128 ASCII characters, stored in the file header.
+    title: at most 128 characters.  The header of a map file stores at most 128 bytes of UTF-8.
     id: id of a level from a campaign file, such as "S-C-12-03" (``nppsim.levels.ids``); "" for other levels.
     warnings: one sentence per kind of unusual data: the byte offset in the file, and how the simulator treats the data.
 
@@ -105,10 +110,10 @@ class Level:
             raise LevelError(
                 f"{self._label}: {len(records)} records; at most {MAX_RECORDS} can be used: is this an N++ map?"
             )
-        if not self.title.isascii() or len(self.title) > TITLE.stop - TITLE.start or "\0" in self.title:
+        if len(self.title) > MAX_TITLE or "\0" in self.title or not is_encodable(self.title):
             raise LevelError(
-                f"{self._label}: title {self.title!r} does not fit the header; "
-                f"use at most {TITLE.stop - TITLE.start} ASCII characters"
+                f"{self._label}: title {self.title!r} cannot be stored; use at most {MAX_TITLE} characters, without NUL "
+                "and lone surrogates"
             )
         warnings = list(self.warnings)
         _check_spawn(tiles, records, self._label, warnings)
@@ -143,16 +148,13 @@ class Level:
             warnings = (f"byte {offset}: the last record has {rest} of {RECORD_SIZE} bytes; it is ignored",)
         body = np.frombuffer(bytes(data), dtype=np.uint8)
         records = body[RECORDS_OFFSET : RECORDS_OFFSET + num_records * RECORD_SIZE].reshape(-1, RECORD_SIZE)
-        title = bytes(data[TITLE]).split(b"\0", 1)[0]
-        if not title.isascii():
-            warnings += (f"byte {TITLE.start}: the title {title!r} is not ASCII; other characters are read as '?'",)
         return cls(
             tiles=body[TILES_OFFSET:COUNTS_OFFSET].reshape(ROWS, COLUMNS),
             records=records,
             name=name,
             exit_count=int(body[COUNTS_OFFSET + 2 * kinds.EXIT]),
             ball_count=int(body[COUNTS_OFFSET + 2 * kinds.DEATH_BALL]),
-            title="".join(chr(c) if c < 128 else "?" for c in title),
+            title=_title_of(bytes(data[TITLE])),
             warnings=warnings,
         )
 
@@ -180,6 +182,10 @@ class Level:
                 with suppress(LevelError):  # ``from_content`` below raises a better message
                     if level := reader(path):
                         return level
+            if Path(path).suffix.lower() == ".txt":
+                raise LevelError(
+                    f"{path}: neither a level as text nor a campaign file (one line per level: $TITLE#HEX#)"
+                )
         return cls.from_content(data, name=str(path))
 
     @classmethod
@@ -189,7 +195,7 @@ class Level:
             return cls.from_bytes(data, name)
         if len(data) > MAX_TEXT:
             raise LevelError(f"{name or 'level'}: more than {MAX_TEXT:,} bytes of text; this is not a level")
-        return cls.from_text(data.decode("utf-8-sig", "replace"), name)
+        return cls.from_text(as_utf8(data).decode("utf-8", "replace"), name)
 
     @classmethod
     def from_text(cls, content: str, name: str = "") -> "Level":
@@ -243,7 +249,7 @@ class Level:
     def to_bytes(self) -> bytes:
         """Encode the level in the N++ map layout; decoding restores tiles, records, counts and title."""
         data = np.zeros(RECORDS_OFFSET + self.records.size, dtype=np.uint8)
-        title = self.title.encode("ascii")
+        title = _title_bytes(self.title)
         data[TITLE.start : TITLE.start + len(title)] = np.frombuffer(title, dtype=np.uint8)
         data[TILES_OFFSET:COUNTS_OFFSET] = self.tiles.ravel()
         counts = np.bincount(self.records[:, TYPE], minlength=NUM_COUNTS)[:NUM_COUNTS].astype("<u2")
@@ -260,11 +266,26 @@ class Level:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the level in the N++ map layout, or as text (``nppsim.levels.text``) if the name ends in ``.level``."""
+        """Write the level in the N++ map layout, or as text (``nppsim.levels.text``) if the name ends in ``.level``.
+
+        Warns (InputWarning) if the title does not fit the header of the map layout, or is not ASCII, as in the game.
+        """
         if Path(path).suffix.lower() == TEXT_SUFFIX:
             write_bytes(path, self.to_text().encode())
         else:
             write_bytes(path, self.to_bytes())
+            if not self.title.isascii():
+                stored = _title_of(_title_bytes(self.title))
+                loss = "" if stored == self.title else f"; only {stored!r} fits the header"
+                advice = "the game may show other characters; .level and .txt files store all of it"
+                message = f"{path}: the title {self.title!r} is not ASCII{loss}; {advice}"
+                warnings.warn(InputWarning(message), stacklevel=2)
+
+    def described(self, name: str, title: str, id: str) -> "Level":
+        """Return the same level with another name, title (at most MAX_TITLE characters) and id."""
+        level = copy.copy(self)
+        level.__dict__.update(name=name, title=title, id=id)
+        return level
 
     @property
     def spawn(self) -> tuple[float, float]:
@@ -332,15 +353,32 @@ class Level:
         return f"Level({self._label!r}, {len(self.records)} records, fingerprint {self.fingerprint[:12]})"
 
 
-def container_suffix(path: str | Path) -> str:
-    """Return the suffix of a file name in lower case, without "#7" in ``SET.h5#7`` or "#title" in ``S.txt#title``.
+def _title_of(header: bytes) -> str:
+    """Decode the title in the header of a map file: UTF-8, or Windows-1252 if that is impossible."""
+    title = header.split(b"\0", 1)[0]
+    try:
+        return title.decode()
+    except UnicodeDecodeError:
+        return title.decode("cp1252", "replace")
 
-    ``FOLDER#SI-A-00-00`` has the suffix ".txt", because it refers to the campaign files of the folder.
+
+def _title_bytes(title: str) -> bytes:
+    """Encode a title for the header of a map file; characters that do not fit are left out at its end."""
+    return title.encode()[: TITLE.stop - TITLE.start].decode(errors="ignore").encode()
+
+
+def is_encodable(text: str) -> bool:
+    """Return True for a text without lone surrogates."""
+    return not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def container_suffix(path: str | Path) -> str:
+    """Return the suffix of a file in lower case; for an address (``nppsim.io.addresses``), that of the usual container.
+
+    It is ".h5" for ``SET.h5#7``, and ".txt" for ``S.txt#title`` and ``FOLDER#SI-A-00-00``, which refer to campaign files.
     """
-    address = str(path)
-    if ".txt#" in address.lower() or ("#" in address and os.path.isdir(address.partition("#")[0])):
-        return ".txt"
-    return Path(path).suffix.lower().partition("#")[0]
+    address = parse_address(path)
+    return ".txt" if address.entry and address.suffix != ".h5" else address.suffix
 
 
 def warning_lines(levels: Iterable[Level]) -> list[str]:
@@ -359,8 +397,8 @@ def left_out(unsupported: Sequence[Level], total: int) -> str:
 
 
 def is_text(data: bytes) -> bool:
-    """Return True if these bytes are a level as text, with or without byte order mark."""
-    return data.removeprefix(codecs.BOM_UTF8).startswith(TEXT_BEGINS)
+    """Return True if these bytes are a level as text."""
+    return as_utf8(data[:200]).startswith(TEXT_BEGINS)
 
 
 def is_level(data: bytes) -> bool:
@@ -375,10 +413,10 @@ def mirror(level: Level) -> Level:
     """
     records = level.records.copy()
     records[:, X] = MIRROR_X - records[:, X]  # bytes wrap around, so that this is reversible outside the stage too
-    oriented = np.isin(records[:, TYPE], kinds.ORIENTED)
+    oriented = _is_among(kinds.ORIENTED)[records[:, TYPE]]
     turned = records[oriented, ORIENTATION].astype(int)
     records[oriented, ORIENTATION] = turned // 8 * 8 + (4 - turned) % 8
-    drones = np.isin(records[:, TYPE], kinds.DRONES)
+    drones = _is_among(kinds.DRONES)[records[:, TYPE]]
     records[drones, MODE] ^= 1
     return Level(
         MIRRORED[level.tiles[:, ::-1]],
@@ -492,13 +530,19 @@ def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: l
     warnings.append(f"{found}; its position is used, as in the reference simulator; the records are probably damaged")
 
 
+@functools.cache
+def _is_among(types: tuple[int, ...]) -> np.ndarray:
+    """Return bool[256]: True for each of these types; faster than ``np.isin`` for the records of one level."""
+    return np.isin(np.arange(256), types)
+
+
 def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
     """Reduce orientations modulo 8 and modes modulo 4, in place, with a warning for each changed value."""
     for column, types, modulus, what in (
         (ORIENTATION, kinds.ORIENTED, 8, "orientation"),
         (MODE, kinds.DRONES, 4, "mode"),
     ):
-        masked = np.isin(records[:, TYPE], types) & ~np.isin(records[:, TYPE], kinds.SHOOTING_DRONES)
+        masked = (_is_among(types) & ~_is_among(kinds.SHOOTING_DRONES))[records[:, TYPE]]
         for i in np.flatnonzero(masked & (records[:, column] >= modulus)).tolist():
             value = int(records[i, column])
             records[i, column] = value % modulus
@@ -543,8 +587,10 @@ def is_left_out(kind: int) -> bool:
 
 def _left_out(records: np.ndarray) -> list[str]:
     """List the entities that are not simulated, e.g. "2 alternative death balls are left out"."""
-    types = filter(is_left_out, records[1:, TYPE].tolist())
-    counts = Counter(ENTITY_NAMES[kind] if kind < len(ENTITY_NAMES) else "unknown entity" for kind in types)
+    counts: Counter[str] = Counter()
+    for kind, count in enumerate(np.bincount(records[1:, TYPE]).tolist()):
+        if count and is_left_out(kind):
+            counts[ENTITY_NAMES[kind] if kind < len(ENTITY_NAMES) else "unknown entity"] += count
     return [
         f"1 {name} is left out" if count == 1 else f"{count} {name.replace('entity', 'entitie')}s are left out"
         for name, count in counts.items()
@@ -572,13 +618,12 @@ def _check_places(records: np.ndarray, warnings: list[str]) -> None:
 
 def _check_switches(records: np.ndarray, exit_count: int, warnings: list[str]) -> None:
     """Warn about doors whose switch record is missing or of another type."""
-    for i, kind in enumerate(records[:, TYPE].tolist()):
+    doors = np.flatnonzero(_is_among((kinds.EXIT, *kinds.SWITCH_OF_DOOR))[records[:, TYPE]]).tolist()
+    for i, kind in zip(doors, records[doors, TYPE].tolist(), strict=True):
         if kind == kinds.EXIT:
             partner, wanted = i + exit_count, kinds.EXIT_SWITCH
-        elif kind in kinds.SWITCH_OF_DOOR:
-            partner, wanted = i + 1, kinds.SWITCH_OF_DOOR[kind]
         else:
-            continue
+            partner, wanted = i + 1, kinds.SWITCH_OF_DOOR[kind]
         door = f"byte {_offset(i)}: the {ENTITY_NAMES[kind]}"
         if partner >= len(records):
             warnings.append(

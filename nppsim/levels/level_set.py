@@ -15,24 +15,28 @@ A folder such as ``datasets/train`` contains ``index.json`` and level files in t
 A folder of level files without index is a level set too.  The category of a level is then the name of its sub-folder,
 or "uncategorised".  Each line of a campaign file (``nppsim.levels.campaign``) is a level, with the file's name as its
 category (``S`` for ``S.txt``).  A sub-folder with an index is a separate level set.  A sub-folder of an indexed set is
-the part of that set below it.  Opening a set reads only the index; each level is read on access.
+the part of that set below it.  Opening a set reads only the index; each level is read on access.  An InputWarning names
+the files of a folder that are skipped, with the reasons.
 """
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from nppsim.errors import UserError
+from nppsim.errors import InputWarning, UserError
 from nppsim.io.files import write_text
 from nppsim.io.reading import files_below, mismatch, read_json
 from nppsim.levels import campaign
-from nppsim.levels.level import Level, LevelError, container_suffix, mirror
+from nppsim.levels.format import RECORD_SIZE, RECORDS_OFFSET
+from nppsim.levels.level import Level, LevelError, container_suffix, is_level, mirror
 
 INDEX = "index.json"
 STARTER_LEVELS = Path(__file__).parents[1] / "starter"  # three levels of each category; datasets/ contains none of them
@@ -40,8 +44,9 @@ FORMAT = "nppsim level set"
 VERSION = 1
 UNCATEGORISED = "uncategorised"
 SINGLE = "single"  # category of a single level file
-# Suffixes of files that are skipped in a folder without index.  Campaign files (.txt) are not skipped.
-_NOT_LEVELS = {".json", ".md", ".txt", ".tmp", ".html", ".png", ".mp4"}
+# Suffixes of files that are skipped in a folder without index, unless their content is that of a level or campaign file.
+_NOT_LEVELS = {".json", ".toml", ".md", ".txt", ".csv", ".tmp", ".html", ".png", ".gif", ".webp", ".mp4"}
+_SHOWN_SKIPPED = 5  # maximum number of skipped files that a warning names
 
 
 class LevelSetError(UserError, ValueError):
@@ -70,15 +75,17 @@ class LevelSet(Sequence[Level]):
     """The levels of one folder, in the order of its index.  ``level_set[i]`` reads level i.
 
     path: the folder.  entries: one LevelEntry per level.
+    skipped: files and folders below ``path`` that are not part of the set, relative to it -> reason.
     """
 
-    def __init__(self, path: Path, entries: Iterable[LevelEntry]):
+    def __init__(self, path: Path, entries: Iterable[LevelEntry], skipped: Mapping[str, str] = MappingProxyType({})):
         self.path = path
         self.entries = tuple(entries)
+        self.skipped = dict(skipped)
 
     @classmethod
     def open(cls, path: str | Path, *, may_be_empty: bool = False) -> "LevelSet":
-        """Open the level set in a folder.
+        """Open the level set in a folder; an InputWarning names its ``skipped`` files.
 
         Raises LevelSetError if it is missing, its index is invalid, or it is empty although ``may_be_empty`` is False.
         """
@@ -86,14 +93,20 @@ class LevelSet(Sequence[Level]):
         if not path.is_dir():
             what = "is a file" if path.exists() else "does not exist"
             raise LevelSetError(f"{path} {what}; give a folder of level files (scripts/generate_levels.py makes one)")
-        entries = _read_index(path) if (path / INDEX).exists() else _indexed_above(path) or _levels_in(path)
+        skipped: dict[str, str] = {}
+        if (path / INDEX).exists():
+            entries = _read_index(path)
+            skipped = _not_indexed(path, entries)
+        elif not (entries := _indexed_above(path)):
+            entries, skipped = _levels_in(path)
+        warn_of_skipped(path, skipped)
         if not entries and not may_be_empty:
             inner = sorted(folder.name for folder in path.iterdir() if (folder / INDEX).exists())
             there = f" of its own, but the level sets {', '.join(inner)}; open one of them" if inner else ""
             raise LevelSetError(
                 f"{path} holds no levels{there or '; put N++ level files there, or run scripts/generate_levels.py'}"
             )
-        return cls(path, entries)
+        return cls(path, entries, skipped)
 
     @classmethod
     def at(cls, path: str | Path) -> "LevelSet":
@@ -110,7 +123,9 @@ class LevelSet(Sequence[Level]):
         except LevelError as error:
             raise LevelSetError(str(error)) from error
         path = Path(path)
-        return cls(path.parent, [LevelEntry(SINGLE, file=path.name)]) if path.is_file() else cls.open(path)
+        if path.is_file() or container_suffix(path) == ".h5":  # SET.h5#7
+            return cls(path.parent, [LevelEntry(SINGLE, file=path.name)])
+        return cls.open(path)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -238,26 +253,76 @@ def _free_name(category: str, used: set[str], numbers: dict[str, int]) -> str:
     return file
 
 
-def scan_folder(path: Path) -> list[LevelEntry]:
-    """List the levels of a folder without index, sorted by file name, without reading them.
+Levels = LevelSet | Sequence[Level] | Sequence[str | Path] | str | Path
 
-    Skips files of other formats, hidden files, and sub-folders with an index.  Raises LevelSetError for unreadable
-    folders and broken links.
+
+def read_levels(levels: Levels) -> tuple[Sequence[Level], tuple[str, ...]]:
+    """Return levels and the category of each, "" if it is unknown; read those at one or several paths (``LevelSet.at``).
+
+    Raises LevelSetError.
     """
-    found = files_below(
-        path,
-        LevelSetError,
-        wanted=lambda file: file.suffix.lower() not in _NOT_LEVELS or campaign.is_campaign_file(file),
-        enter=lambda folder: not (folder / INDEX).exists(),
+    if isinstance(levels, str | Path):
+        levels = LevelSet.at(levels)
+    if isinstance(levels, LevelSet):
+        return levels, tuple(entry.category for entry in levels.entries)
+    parts = [([one], ("",)) if isinstance(one, Level) else read_levels(one) for one in levels]
+    return list(itertools.chain(*(part for part, _ in parts))), tuple(itertools.chain(*(names for _, names in parts)))
+
+
+def scan_folder(path: Path) -> tuple[list[LevelEntry], dict[str, str]]:
+    """Return the levels of a folder without index, sorted by file name, without reading them, and the skipped files.
+
+    Skips files of other formats and sub-folders with an index, and names them with the reason; hidden files are ignored.
+    Raises LevelSetError for unreadable folders and broken links.
+    """
+    entries: list[LevelEntry] = []
+    skipped: dict[str, str] = {}
+
+    def enter(folder: Path) -> bool:
+        if (folder / INDEX).exists():
+            skipped[folder.relative_to(path).as_posix()] = f"has an {INDEX} of its own"
+        return not (folder / INDEX).exists()
+
+    files = files_below(
+        path, LevelSetError, lambda file: file.is_file() or file.suffix.lower() not in _NOT_LEVELS, enter
     )
-    entries = []
-    for file in sorted((file.relative_to(path) for file in found), key=lambda file: file.parts):
-        if file.suffix.lower() == campaign.SUFFIX:
-            entries += _campaign_entries(path / file, file.with_suffix("").as_posix(), file.as_posix())
+    for file in sorted((file.relative_to(path) for file in files), key=lambda file: file.parts):
+        name = file.as_posix()
+        if campaign.is_campaign_file(path / file):
+            entries += _campaign_entries(path / file, file.with_suffix("").as_posix(), name)
+        elif file.suffix.lower() in _NOT_LEVELS and not _is_level_file(path / file):
+            skipped[name] = f"not a level{' or campaign file' * (file.suffix.lower() == campaign.SUFFIX)}"
         else:
             category = file.parent.as_posix() if file.parent.parts else UNCATEGORISED
-            entries.append(LevelEntry(category, file=file.as_posix()))
-    return entries
+            entries.append(LevelEntry(category, file=name))
+    return entries, skipped
+
+
+def _is_level_file(path: Path) -> bool:
+    """Return True if the first bytes of a file are those of a level, as a map or as text."""
+    with open(path, "rb") as file:
+        return is_level(file.read(RECORDS_OFFSET + RECORD_SIZE))
+
+
+def _not_indexed(path: Path, entries: Sequence[LevelEntry]) -> dict[str, str]:
+    """Return the files below an indexed level set that may be levels and are not in its index, with the reason."""
+    known = {entry.file.partition("#")[0] for entry in entries}
+    files = files_below(
+        path,
+        LevelSetError,
+        wanted=lambda file: file.suffix.lower() not in (*_NOT_LEVELS, ".h5", ".replay") and file.is_file(),
+        enter=lambda folder: not (folder / INDEX).exists(),
+    )
+    names = (file.relative_to(path).as_posix() for file in files)
+    return dict.fromkeys((name for name in names if name not in known), f"not in {INDEX}")
+
+
+def warn_of_skipped(path: str | Path, skipped: Mapping[str, str]) -> None:
+    """Issue an InputWarning that names the skipped files of a folder, if there are any.  skipped: file -> reason."""
+    if skipped:
+        named = ", ".join(f"{name} ({reason})" for name, reason in itertools.islice(skipped.items(), _SHOWN_SKIPPED))
+        more = f" and {len(skipped) - _SHOWN_SKIPPED} more" if len(skipped) > _SHOWN_SKIPPED else ""
+        warnings.warn(InputWarning(f"{path}: skipped {named}{more}"), stacklevel=3)
 
 
 def _campaign_entries(path: Path, category: str, file: str = "") -> list[LevelEntry]:
@@ -286,15 +351,15 @@ def _indexed_above(path: Path) -> list[LevelEntry]:
     ]
 
 
-def _levels_in(path: Path) -> list[LevelEntry]:
-    entries = scan_folder(path)
+def _levels_in(path: Path) -> tuple[list[LevelEntry], dict[str, str]]:
+    entries, skipped = scan_folder(path)
     for entry in entries:
         if container_suffix(entry.file) == ".h5":
             raise LevelSetError(
                 f"{path / entry.file} is an HDF5 file, not a level; write the level of one of its replays with "
                 "nppsim extract, or move the file to another folder"
             )
-    return entries
+    return entries, skipped
 
 
 def _read_index(path: Path) -> list[LevelEntry]:

@@ -8,6 +8,7 @@ Runs are compared by what they collect and how long they take, not by path lengt
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -77,6 +78,7 @@ def better_runs(
     check_objective(objective)
     settings = PlannerSettings(frame_skip=frame_skip, seed=seed, min_hold=min_hold)
     bank = LevelBank([level])
+    found = replace(found, inputs=np.array(found.inputs, np.uint8))  # Numba compiles again for a read-only array
     if final_gold(bank, found.inputs, start) is None:
         raise ValueError("the run does not finish the level on its last frame; pass the level and start of this run")
     search = _RunSearch(bank, found, objective, settings, start)

@@ -5,18 +5,35 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from nppsim.actions import SELF_DESTRUCT as SELF_DESTRUCT_KEY
+from nppsim.errors import escaped
 from nppsim.io.reading import files_below
 from nppsim.levels import kinds
 from nppsim.levels.format import TYPE
+from nppsim.levels.level_set import INDEX, warn_of_skipped
 from nppsim.physics.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.rules import Rules, variants
-from nppsim.replays.replay import REPLAY_SET_SUFFIX, REPLAY_SUFFIX, Replay, ReplayError, is_replay_set
+from nppsim.replays.replay import (
+    REPLAY_SET_SUFFIX,
+    REPLAY_SUFFIX,
+    Replay,
+    ReplayError,
+    has_replay_lengths,
+    is_replay_set,
+)
 from nppsim.replays.replay_set import ReplayEntry, ReplaySet
 from nppsim.replays.score import score, seconds
 
+if TYPE_CHECKING:
+    from nppsim.simulate import Run
+
 # Endings of a replay, in addition to "died" (``nppsim.physics.outcomes``).
 FINISHED = "finished"
+SELF_DESTRUCT = "self-destruct"
 RAN_OUT = "ran out"
 UNREADABLE = "unreadable"
 _ENDING = {NAMES[WON]: FINISHED, NAMES[DIED]: NAMES[DIED], UNFINISHED: RAN_OUT}
@@ -27,7 +44,8 @@ class PlaybackResult:
     """Outcome of playing one replay.
 
     file: path; for a replay of a set, followed by "#" and its index.
-    ending: FINISHED, "died", RAN_OUT (of inputs) or UNREADABLE.
+    valid: True if the run ends as the file states (``ends_as_stated``); False also for an unreadable file.
+    ending: FINISHED, "died", SELF_DESTRUCT (died by this key), RAN_OUT (of inputs) or UNREADABLE.
     frame: number of the last frame played, 0 if unreadable.
     inputs: number of input frames in the file.
     gold: pieces collected.
@@ -39,6 +57,7 @@ class PlaybackResult:
     """
 
     file: str
+    valid: bool
     ending: str
     frame: int
     inputs: int
@@ -54,7 +73,7 @@ def play_back(replay: Replay, file: str = "") -> PlaybackResult:
     from nppsim.simulate import simulate
 
     run = simulate(replay.level, replay.inputs)
-    ending = _ENDING[run.outcome]
+    ending = SELF_DESTRUCT if self_destructed(run, replay.inputs) else _ENDING[run.outcome]
     warnings = list(replay.warnings or replay.level.warnings)
     if not (replay.level.records[:, TYPE] == kinds.EXIT).any():
         lost = "; its record is lost, repair the file or record it again" if replay.level.exit_count else ""
@@ -65,6 +84,7 @@ def play_back(replay: Replay, file: str = "") -> PlaybackResult:
     gold = int(run.gold[-1])
     return PlaybackResult(
         file or replay.name,
+        ends_as_stated(replay, run),
         ending,
         run.frames,
         replay.frames,
@@ -76,15 +96,25 @@ def play_back(replay: Replay, file: str = "") -> PlaybackResult:
     )
 
 
+def self_destructed(run: "Run", inputs: np.ndarray) -> bool:
+    """Return True if the self-destruct key, pressed in the last two frames of a run, ended it.  inputs: uint8[frames]."""
+    pressed = inputs[max(0, run.frames - 2) : run.frames] & SELF_DESTRUCT_KEY
+    return run.outcome == NAMES[DIED] and len(pressed) == 2 and bool(pressed.all())
+
+
 def agrees(replay: Replay, rules: Rules) -> bool:
-    """Return True if a replay ends as its file states when played with these rules.
+    """Return True if a replay ends as its file states when played with these rules."""
+    from nppsim.simulate import simulate
+
+    return ends_as_stated(replay, simulate(replay.level, replay.inputs, rules=rules))
+
+
+def ends_as_stated(replay: Replay, run: "Run") -> bool:
+    """Return True if the run of a replay ends as its file states.
 
     A replay whose ``success`` is True must win.  In other replays the run must not end before the last input, except by a
     win if ``success`` is None.
     """
-    from nppsim.simulate import simulate
-
-    run = simulate(replay.level, replay.inputs, rules=rules)
     return run.won if replay.success else run.frames == replay.frames or (replay.success is None and run.won)
 
 
@@ -93,18 +123,29 @@ def is_named_like_replays(file: Path) -> bool:
     return file.suffix.lower() in (REPLAY_SUFFIX, REPLAY_SET_SUFFIX)
 
 
+def is_replay_file(file: Path) -> bool:
+    """Return True if a file is named like replays, or has the content of a replay.  Raises OSError if it is unreadable."""
+    return is_named_like_replays(file) or has_replay_lengths(file)
+
+
 def find_files(paths: Iterable[str | Path]) -> list[Path]:
     """Return the files in ``paths``, and all replay files and replay sets below the folders in ``paths``, sorted.
 
-    Raises ReplayError for a folder without any.
+    An InputWarning names the other files of the folders, except index files.  Raises ReplayError for a folder without any.
     """
     files = []
     for path in map(Path, paths):
         found = [path]
         if path.is_dir():
-            found = sorted(files_below(path, ReplayError, is_named_like_replays))
+            below = sorted(files_below(path, ReplayError, lambda file: is_named_like_replays(file) or file.is_file()))
+            found = list(filter(is_replay_file, below))
+            others = [file for file in below if file not in {*found} and file.name != INDEX]
+            if found:
+                warn_of_skipped(path, {file.relative_to(path).as_posix(): "not a replay" for file in others})
         if not found:
-            raise ReplayError(f"{path}: no *.replay or *.h5 files in it or its sub-folders; check the path")
+            raise ReplayError(
+                f"{path}: no *.replay or *.h5 files in it or its sub-folders, and no attract files; check the path"
+            )
         files += found
     return files
 
@@ -150,7 +191,7 @@ def _play(load: Callable[[], Replay], file: str) -> PlaybackResult:
 
 
 def _unreadable(file: str, error: ReplayError) -> PlaybackResult:
-    return PlaybackResult(file, UNREADABLE, 0, 0, 0, 0.0, None, (str(error),))
+    return PlaybackResult(file, False, UNREADABLE, 0, 0, 0, 0.0, None, (str(error),))
 
 
 def lines(playbacks: Iterable[PlaybackResult]) -> Iterator[str]:
@@ -159,13 +200,16 @@ def lines(playbacks: Iterable[PlaybackResult]) -> Iterator[str]:
     Column widths are fixed, so that each line is printed as soon as its replay was played.
     """
     endings: Counter[str] = Counter()
-    yield f"{'ending':<10} {'frame':>6} {'inputs':>6} {'gold':>5} {'time, s':>8} {'score':>8}  file"
+    valid = 0
+    yield f"{'valid':<5} {'ending':<13} {'frame':>6} {'inputs':>6} {'gold':>5} {'time, s':>8} {'score':>8}  file"
     for one in playbacks:
         endings[one.ending] += 1
+        valid += one.valid
         result = "-" if one.score is None else f"{one.score:.3f}"
-        yield f"{one.ending:<10} {one.frame:>6} {one.inputs:>6} {one.gold:>5} {one.time:>8.3f} {result:>8}  {one.file}"
-        yield from (f"{'':<50}{' '.join(warning.split())}" for warning in one.warnings)
+        begin = f"{'yes' if one.valid else 'no':<5} {one.ending:<13} {one.frame:>6} {one.inputs:>6} {one.gold:>5}"
+        yield f"{begin} {one.time:>8.3f} {result:>8}  {escaped(one.file)}"
+        yield from (f"{'':<58}{' '.join(warning.split())}" for warning in one.warnings)
         for name, agreed in one.rules.items():
-            yield f"{'':<50}rule {name}: {'agrees' if agreed else 'does not agree'}"
+            yield f"{'':<58}rule {name}: {'agrees' if agreed else 'does not agree'}"
     counts = ", ".join(f"{count} {ending}" for ending, count in endings.most_common())
-    yield f"{endings.total()} replay{'s'[: endings.total() != 1]}: {counts}"
+    yield f"{endings.total()} replay{'s'[: endings.total() != 1]}, {valid} valid: {counts}"

@@ -14,6 +14,7 @@ Source: docs/physics.md, sections 9.1 to 9.3.
 """
 
 import hashlib
+import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +26,9 @@ import numpy as np
 from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, NUM_ACTIONS, RIGHT, SELF_DESTRUCT
 from nppsim.errors import UserError
 from nppsim.io import reading
+from nppsim.io.addresses import parse_address
 from nppsim.io.files import write_bytes
+from nppsim.levels.format import RECORDS_OFFSET
 from nppsim.levels.level import Level, LevelError, container_readers, container_suffix, is_level, mirror
 
 FORMATS = ("compact", "attract")  # formats that ``Replay.to_bytes`` writes
@@ -178,6 +181,22 @@ class Replay:
         write_bytes(path, self.to_bytes(format))
 
 
+def has_replay_lengths(path: str | Path) -> bool:
+    """Return True if the lengths in the header of a replay file, of any format, fit the size of the file.
+
+    Raises OSError if the file is unreadable.
+    """
+    with open(path, "rb") as file:
+        head, size = file.read(12), os.fstat(file.fileno()).st_size
+    if len(head) < 12:
+        return False
+    begin, numbers = 8, struct.unpack("<III", head)
+    if numbers[0] == 1:
+        begin, numbers = 13, numbers[1:]
+    map_end = begin + numbers[0]
+    return numbers[0] > RECORDS_OFFSET - 8 and map_end < size <= map_end + numbers[1]  # an attract map lacks 8 bytes
+
+
 def is_replay_set(path: str | Path) -> bool:
     """Return True if a path names a replay set or one of its replays (``SET.h5#7``)."""
     return container_suffix(path) == REPLAY_SET_SUFFIX
@@ -185,7 +204,7 @@ def is_replay_set(path: str | Path) -> bool:
 
 def load_level(path: str | Path) -> Level:
     """Read the level of a replay file, or of one replay of a set (``SET.h5#7``).  Raises LevelError."""
-    if is_replay_set(path) and "#" not in Path(path).suffix:
+    if is_replay_set(path) and not parse_address(path).entry:
         raise LevelError(
             f"{path} is a set of replays, not a level; nppsim extract {path}#0 OUT writes the level of one"
         )

@@ -14,7 +14,6 @@ flushed.
 import io
 import itertools
 import json
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from nppsim.errors import escaped
 from nppsim.io import hdf5
+from nppsim.io.addresses import parse_address
 from nppsim.io.files import write_bytes
 from nppsim.io.reading import mismatch, parse_json
 from nppsim.levels.level import Level, LevelError
@@ -73,7 +74,7 @@ class ReplayWriter:
         """
         where = f"{self.path}: {replay.name!r}"
         try:
-            about = {"name": _escaped(replay.name), "category": _escaped(category), "metadata": metadata}
+            about = {"name": escaped(replay.name), "category": escaped(category), "metadata": metadata}
             packed = json.dumps(about, sort_keys=True, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             raise ReplayError(f"{where}: the metadata are not JSON values: {error}; convert them") from error
@@ -259,10 +260,10 @@ class ReplaySet(Sequence[Replay]):
 
 def load_one(address: str) -> Replay:
     """Read replay 7 for ``SET.h5#7``, or the only replay for ``SET.h5``.  Raises ReplayError."""
-    file, mark, number = address.rpartition("#") if not address.lower().endswith(".h5") else (address, "", "")
+    file, number = parse_address(address)
     with ReplaySet(file) as replays:
-        index = int(number) if number.isdecimal() else 0
-        if index >= len(replays) or not (number.isdecimal() or (not mark and len(replays) == 1)):
+        index = int(number) if number.isdecimal() and len(number) < 10 else len(replays) if number else 0
+        if index >= len(replays) or not (number or len(replays) == 1):
             raise ReplayError(
                 f"{address}: the set has {len(replays)} replays, numbered from {file}#0; give one of them"
             )
@@ -270,11 +271,6 @@ def load_one(address: str) -> Replay:
 
 
 set_readers[REPLAY_SET_SUFFIX] = load_one
-
-
-def _escaped(text: str) -> str:
-    unwanted = ("Cc", "Cs", "Zl", "Zp")
-    return "".join(ascii(c)[1:-1] if unicodedata.category(c) in unwanted else c for c in text)
 
 
 def _create(file: h5py.File) -> None:

@@ -17,7 +17,7 @@ from nppsim.io.files import check_output_folder
 from nppsim.io.reading import files_below
 from nppsim.levels import campaign
 from nppsim.levels.level_set import LevelSetError
-from nppsim.replays.playback import is_named_like_replays
+from nppsim.replays.playback import is_replay_file
 from nppsim.replays.replay import ReplayError
 from nppsim.settings import Parser, Setting, require, settings_of
 from nppsim.studio.command import check_packages
@@ -27,11 +27,13 @@ from rl.config.curriculum import implied_strategy
 from rl.config.experiment import IMITATION, ExperimentConfig
 from rl.config.files import (
     EXECUTION,
+    FILE_SOURCE,
     SECTIONS,
     Given,
     Settings,
     dotted,
     known_settings,
+    load_plugins,
     read_settings,
     recipe_settings,
     shared_settings,
@@ -41,6 +43,7 @@ from rl.config.files import (
     with_settings,
 )
 from rl.config.resume import OVERRIDDEN, checked_resume, overridden, stored_config
+from rl.plugins import TRUST_FLAG
 from rl.policy.architectures import ALIASES, ARCHITECTURES
 
 _DATASETS = ("train_dataset", "dev_dataset", "test_dataset")
@@ -79,10 +82,11 @@ _FIRST_PAGE = (
     "reward-preset hardware-profile num-envs device num-gpus mixed-precision"
 )
 FIRST_PAGE = frozenset(_FIRST_PAGE.split())
-DRY_RUN = "dry-run"
+DRY_RUN, TRUST_PLUGINS = "dry-run", TRUST_FLAG.removeprefix("--")
 ACTIONS = {
     "show-config": "print all settings and their sources as TOML for --config, and exit",
     DRY_RUN: "check levels, demonstrations, sizes and the hardware plan without writing files, and exit",
+    TRUST_PLUGINS: "import the plug-ins that files of --config and --resume-from name, which runs their code",
     "list-architectures": "print names, parameter counts, inputs and aliases of all networks, and exit",
 }
 
@@ -111,22 +115,28 @@ def resolve(argv: Sequence[str]) -> ExperimentConfig:
         plugins.load(getattr(arguments, "plugin", ()))
         print(architecture_table())
         parser.exit()
-    config = configured(_given(arguments))
+    config = configured(_given(arguments), arguments.trust_plugins)
     if arguments.show_config:
         print(as_toml(config), end="")
         parser.exit()
     return config
 
 
-def configured(given: Settings) -> ExperimentConfig:
-    """Load plugins, check settings and paths, and return the configuration; ConfigError if they are invalid."""
-    if ("", "plugins") in given:
-        plugins.load(given["", "plugins"].value)
+def configured(given: Settings, trust_plugins: bool = False) -> ExperimentConfig:
+    """Load plugins, check settings and paths, and return the configuration; ConfigError if they are invalid.
+
+    trust_plugins: also load plugins that files and a run to resume name.
+    """
+    if one := given.get(("", "plugins")):
+        if one.source.startswith(FILE_SOURCE):
+            load_plugins(one.value, one.location, trust_plugins)
+        else:
+            plugins.load(one.value)
     single = given.get(("", "single_level"))
     datasets = " and ".join(given["", name].location for name in _DATASETS if ("", name) in given)
     if single and single.value is not None:
         require(not datasets, f"replaces all datasets; leave out {datasets}", single.location)
-    config = _resumed(given) if ("", "resume_from") in given else _begun(given)
+    config = _resumed(given, trust_plugins) if ("", "resume_from") in given else _begun(given)
     check_effects(config, given)
     check_prepared(config)
     return config
@@ -134,9 +144,10 @@ def configured(given: Settings) -> ExperimentConfig:
 
 def _given(arguments: Namespace) -> Settings:
     """Collect settings from recipe, files and flags; later sources override earlier ones."""
+    plugins.load(getattr(arguments, "plugin", ()))
     found = recipe_settings(arguments.recipe) if hasattr(arguments, "recipe") else {}
     for path in getattr(arguments, "config", ()):
-        found |= read_settings(path)
+        found |= read_settings(path, arguments.trust_plugins)
     found |= text_settings(arguments.set_by_name, "--set", COMMAND_LINE)
     for flag, (section, setting) in FLAGS.items():
         value = getattr(arguments, flag.replace("-", "_"), MISSING)
@@ -160,10 +171,10 @@ def _begun(given: Settings) -> ExperimentConfig:
     return replace(with_settings(None, given), sources=sources)
 
 
-def _resumed(given: Settings) -> ExperimentConfig:
+def _resumed(given: Settings, trust_plugins: bool) -> ExperimentConfig:
     """Return the configuration of the run to resume; ConfigError if given settings differ from those of the run."""
     overrides = given["", "resume_override"].value if ("", "resume_override") in given else ()
-    begun = stored_config(given["", "resume_from"].value)
+    begun = stored_config(given["", "resume_from"].value, trust_plugins)
     config = overridden(begun, overrides)
     check_effects(config, text_settings(overrides, OVERRIDDEN, OVERRIDDEN))
     return checked_resume(begun, with_settings(config, given))
@@ -185,10 +196,10 @@ def check_prepared(config: ExperimentConfig) -> None:
                 some = folder.is_file() or any(files_below(folder, LevelSetError))
                 require(some, f"contains no levels; {_MAKE_LEVELS}", option, folder)
     for replays in config.replay_data_dir:
-        one_file = is_named_like_replays(replays) and replays.is_file()
+        one_file = replays.is_file() and is_replay_file(replays)
         advice = "is neither a folder nor a *.replay or *.h5 file; give the folder of the replays"
         require(one_file or replays.is_dir(), advice, "--replay-data-dir", replays)
-        some = one_file or any(files_below(replays, ReplayError, is_named_like_replays))
+        some = one_file or any(files_below(replays, ReplayError, lambda file: file.is_file() and is_replay_file(file)))
         advice = "contains no *.replay or *.h5 files; give another folder, or leave it out to train without imitation"
         require(some, advice, "--replay-data-dir", replays)
     config.video.check_packages()
@@ -221,7 +232,7 @@ def _parser(everything: bool = False) -> Parser:
     for flag in REFUSED.values():
         parser.add_flag(flag, refused)
     if not everything:
-        shown = {f"--{name}" for name in (*FIRST_PAGE, *ACTIONS, "help", "help-all", "set")}
+        shown = {f"--{name}" for name in (*FIRST_PAGE, *(ACTIONS.keys() - {TRUST_PLUGINS}), "help", "help-all", "set")}
         for action in parser._actions:
             if not shown.intersection(action.option_strings):
                 action.help = argparse.SUPPRESS

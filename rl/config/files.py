@@ -26,6 +26,7 @@ from rl.config import ExperimentConfig
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 MAX_BYTES = 1 << 20  # maximum bytes of a TOML file
+FILE_SOURCE = "file "  # beginning of the source of settings from TOML files
 _REMEDY = "give a TOML file as in docs/configuration.md"
 # Settings of the execution of a program, which do not affect results.
 EXECUTION = (
@@ -92,16 +93,28 @@ def _with_part(old: Any, section: str, given: Settings, **more: Any) -> Any:
         raise (error.named(names[error.field]) if error.field in names else error) from None
 
 
-def read_settings(path: Path) -> Settings:
-    """Read settings from a TOML file or a run's config.json; a ConfigError names the file and the invalid key."""
+def read_settings(path: Path, trust_plugins: bool = False) -> Settings:
+    """Read settings from a TOML file or a run's config.json; a ConfigError names the file and the invalid key.
+
+    trust_plugins: import the plug-ins that a config.json names; otherwise, they must have been imported before.
+    """
     if path.suffix == ".json":
-        return run_settings(path)
-    return table_settings(read_toml(path, ConfigError, MAX_BYTES, _REMEDY), str(path), f"file {path}")
+        return run_settings(path, trust_plugins)
+    return table_settings(read_toml(path, ConfigError, MAX_BYTES, _REMEDY), str(path), f"{FILE_SOURCE}{path}")
 
 
-def run_settings(path: Path) -> Settings:
+def load_plugins(stored: object, location: str, trusted: bool) -> None:
+    """Import the plug-ins that a file names (``plugins.load_stored``); a ConfigError begins with ``location``."""
+    try:
+        plugins.load_stored(stored, trusted)
+    except ConfigError as error:
+        raise ConfigError(f"{location}: {error}") from error
+
+
+def run_settings(path: Path, trust_plugins: bool = False) -> Settings:
     """Read settings from a run's config.json, except those of the execution, and datasets if it has --single-level."""
-    config = config_from_dict(read_object(path, ConfigError, "give config.json of a run"), str(path))
+    stored = read_object(path, ConfigError, "give config.json of a run")
+    config = config_from_dict(stored, str(path), trust_plugins)
     found: Settings = {}
     for flag, section, setting in shared_settings(config):
         value = value_of(config, section, setting.name)
@@ -121,16 +134,18 @@ def shared_settings(config: ExperimentConfig) -> list[tuple[str, str, Setting]]:
     ]
 
 
-def config_from_dict(data: Mapping[str, Any], location: str = "config.json") -> ExperimentConfig:
+def config_from_dict(
+    data: Mapping[str, Any], location: str = "config.json", trust_plugins: bool = False
+) -> ExperimentConfig:
     """Make a configuration from the result of ``ExperimentConfig.to_dict``; other entries of config.json are ignored.
 
     location: name of the file, for error messages.
+    trust_plugins: import the plug-ins that it names; otherwise, they must have been imported before.
     Raises ConfigError for missing, unknown and invalid settings.
     """
     known = {one.name for one in fields(ExperimentConfig)}
-    named = data.get("plugins", ())
+    load_plugins(data.get("plugins"), location, trust_plugins)
     try:
-        plugins.load([str(one) for one in named] if isinstance(named, list) else ())
         config: ExperimentConfig = from_plain(ExperimentConfig, {name: data[name] for name in data if name in known})
     except ConfigError as error:
         raise ConfigError(f"{location}: {error}") from error

@@ -64,9 +64,9 @@ def stored_metadata(folder: Path) -> dict[str, Any]:
     return read_object(folder / CONFIG, ConfigError, "restore it")
 
 
-def stored_config(folder: Path) -> ExperimentConfig:
+def stored_config(folder: Path, trust_plugins: bool = False) -> ExperimentConfig:
     """Return the stored configuration of a run, which includes the changes of earlier resumes."""
-    config = config_from_dict(stored_metadata(folder), str(folder / CONFIG))
+    config = config_from_dict(stored_metadata(folder), str(folder / CONFIG), trust_plugins)
     hidden = [name for name, value in _values(config).items() if REDACTED in str(value)]
     advice = f"config.json does not contain {', '.join(hidden)}, possible secrets; begin a new run"
     require(not hidden, advice, "--resume-from", folder)

@@ -55,13 +55,14 @@ def train(
     recipe: str | None = None,
     config: str | Path | Sequence[str | Path] = (),
     resume_from: str | Path | None = None,
+    trust_plugins: bool = False,
     log: Log = print,
     on_metrics: OnMetrics | None = None,
     **settings: Any,
 ) -> FinishedExperiment:
     """Run an experiment.
 
-    recipe, config, resume_from: values of the flags with these names.
+    recipe, config, resume_from, trust_plugins: values of the flags with these names.
     log: receives messages, one line per call.
     on_metrics: receives the rows of progress.csv as they are written, as (decisions, metrics by tag).
     settings: flags with _ instead of -, or sections as dicts, as in a TOML file (docs/configuration.md).  They override
@@ -71,7 +72,7 @@ def train(
     given = recipe_settings(recipe) if recipe else {}
     files = [Path(path) for path in ([config] if isinstance(config, str | Path) else config)]
     for path in files:
-        given |= read_settings(path)
+        given |= read_settings(path, trust_plugins)
     flags = {name.replace("_", "-"): value for name, value in settings.items() if not isinstance(value, Mapping)}
     parts = {name: value for name, value in settings.items() if isinstance(value, Mapping)}
     given |= table_settings(_plain(flags | parts), "train()", PYTHON)
@@ -81,7 +82,7 @@ def train(
         given["", "config_files"] = Given(tuple(files), "config", PYTHON)
     if resume_from is not None:
         given["", "resume_from"] = Given(Path(resume_from), "resume_from", PYTHON)
-    folder = run(configured(given), log, on_metrics=on_metrics)
+    folder = run(configured(given, trust_plugins), log, on_metrics=on_metrics)
     results = read_json(folder / "results.json", ConfigError, "train again")
     return FinishedExperiment(folder, results, tuple(sorted(folder.rglob("agent.safetensors"))))
 
@@ -152,7 +153,9 @@ def find_unfinished(config: ExperimentConfig) -> Path | None:
     """Return the folder of the newest unfinished experiment with this name and these settings, or None."""
     for folder in sorted(config.output_dir.glob(f"{config.experiment_name}_*"), reverse=True):
         begun = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
-        own = begun and stored_metadata(folder).get("experiment_name") == config.experiment_name
+        stored = stored_metadata(folder) if begun else {}
+        wanted = {"experiment_name": config.experiment_name, "plugins": list(config.plugins)}
+        own = begun and {name: stored.get(name) for name in wanted} == wanted
         if own and not changes(stored_config(folder), config):
             return folder
     return None

@@ -15,8 +15,9 @@ network from a plug-in can be loaded without the plug-in.
 
 import json
 import logging
+import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
+from nppsim.actions import ACTION_NAMES, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.errors import UserError, import_optional
 from nppsim.io.reading import from_plain, parse_json, read_bytes
 from nppsim.observe import layout
@@ -185,11 +186,13 @@ class OnnxPolicy:
 
     def __init__(self, data: bytes, file_name: object = "the network"):
         self._made_of = data, file_name
-        ort = import_optional("onnxruntime", "onnx")
+        self._name = file_name
+        _check_self_contained(data, file_name)
+        ort = import_runtime()
         options = ort.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
         options.log_severity_level = 4  # no log messages; errors are raised
-        try:  # a session from bytes cannot refer to other files
+        try:
             self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
             metadata = self._session.get_modelmeta().custom_metadata_map.get(METADATA)
             inputs, outputs = self._session.get_inputs(), [one.name for one in self._session.get_outputs()]
@@ -203,6 +206,9 @@ class OnnxPolicy:
         wanted[MASK] = ("bool", (NUM_ACTIONS,))
         if found != wanted or outputs != list(OUTPUTS):
             raise ExportError(f"{file_name}: its inputs or outputs differ from its metadata: {_REMEDY}")
+        self.compute(
+            {key: np.zeros((_EXAMPLES, *shape), dtype) for key, (dtype, shape) in wanted.items() if key != MASK}
+        )
 
     @classmethod
     def load(cls, path: Path) -> "OnnxPolicy":
@@ -220,13 +226,23 @@ class OnnxPolicy:
 
         obs: raw observations, {key: array [N, *shape]}.
         mask: bool[N, 6], True for allowed actions; None: all actions are allowed.
-        Raises ObservationError if a key is missing or has another shape or dtype.
+        Raises ObservationError if a key is missing or has another shape or dtype, and ExportError if the outputs are not of
+        these shapes and dtypes, or actions are not in 0..5.
         """
         check_batch(obs, self.observations, self.stacking)
         rows = len(obs[self.observations[0]])
         given = {key: obs[key].reshape(rows, *self.stacking.shape(key)) for key in self.observations}
         given[MASK] = np.ones((rows, NUM_ACTIONS), bool) if mask is None else mask
-        logits, values, actions = self._session.run(list(OUTPUTS), given)
+        try:
+            logits, values, actions = self._session.run(list(OUTPUTS), given)
+        except _errors_of(import_runtime()) as error:
+            first = next(iter(str(error).splitlines()), "")
+            raise ExportError(f"{self._name}: cannot be computed ({first[:200]}): {_REMEDY}") from error
+        found = [(one.dtype.name, one.shape) for one in (logits, values, actions)]
+        if found != [("float32", (rows, NUM_ACTIONS)), ("float32", (rows,)), ("int64", (rows,))]:
+            raise ExportError(f"{self._name}: its outputs for {rows} observations are {found}: {_REMEDY}")
+        if actions.min(initial=0) < 0 or actions.max(initial=0) >= NUM_ACTIONS:
+            raise ExportError(f"{self._name}: its actions are not in 0..{NUM_ACTIONS - 1}: {_REMEDY}")
         return logits, values, actions
 
     def act(
@@ -235,6 +251,33 @@ class OnnxPolicy:
         """Return actions int64[N], as ``NppPolicy.act`` does; an equal ``rng`` gives equal samples."""
         logits, _, greedy = self.compute(obs)
         return greedy if deterministic else sample_actions(torch.from_numpy(logits), rng).numpy()
+
+
+def import_runtime() -> Any:
+    """Import onnxruntime without telemetry, which starts a thread and connects to a server (onnxruntime 1.32)."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    return import_optional("onnxruntime", "onnx")
+
+
+def _check_self_contained(data: bytes, file_name: object) -> None:
+    """Raise ExportError for a network with tensors in other files, which onnxruntime would read, also for bytes."""
+    onnx = import_optional("onnx", "onnx")
+    try:
+        model = onnx.load_model_from_string(data)
+    except Exception as error:  # protobuf's errors have no public base class
+        raise ExportError(f"{file_name}: no ONNX file, or damaged ({error}): {_REMEDY}") from error
+    if any(tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data for tensor in _tensors_of(model)):
+        raise ExportError(f"{file_name}: reads tensors from other files, which is refused: {_REMEDY}")
+
+
+def _tensors_of(message: Any) -> Iterator[Any]:
+    """Yield the tensors anywhere in a protobuf message, e.g. in attributes, subgraphs and functions."""
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for one in value if field.is_repeated else (value,):
+                if field.message_type.name == "TensorProto":
+                    yield one
+                yield from _tensors_of(one)
 
 
 def is_onnx(path: Path) -> bool:
@@ -262,6 +305,8 @@ def _metadata(text: str | None, file_name: object) -> tuple[NetworkMetadata, Sta
     try:
         metadata: NetworkMetadata = from_plain(NetworkMetadata, fields)
         stacking = Stacking.named(metadata.stacking) if metadata.stacking else NO_STACKS
+        if not 1 <= metadata.frame_skip <= FRAMES_PER_SECOND:
+            raise ValueError(f"frame_skip is {metadata.frame_skip}")
         if metadata.observations != layout.observation_keys(metadata.observations):
             raise ValueError("the order of the observations is not that of the layout")
     except (KeyError, ValueError) as error:

@@ -6,6 +6,7 @@ It reads raw observations, which its first layer normalises.  ``rl.policy.sb3`` 
 import contextlib
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import nn
 
 from hardware import PRECISIONS
 from nppsim.actions import NUM_ACTIONS
+from nppsim.errors import UserError
 from nppsim.gym.spaces import observation_space
 from nppsim.observe.foresight import AHEAD
 from nppsim.observe.stacking import Stacking
@@ -28,6 +30,10 @@ from rl.policy.subtasks import SUBTASK, HighLevelPolicy
 
 LEARNING_RATE = 3e-4  # default of the optimiser; imitation and PPO set their own
 GAINS = {"features_extractor": math.sqrt(2), "mlp_extractor": math.sqrt(2), "action_net": 0.01, "value_net": 1.0}
+
+
+class WeightsError(UserError, RuntimeError):
+    """Weights of another dtype than the network's."""
 
 
 class NppPolicy(nn.Module):
@@ -72,6 +78,14 @@ class NppPolicy(nn.Module):
         self.precision = precision
         if statistics is not None:
             self.set_statistics(statistics)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Load weights as ``torch.nn.Module`` does, without conversion.  Raises WeightsError for tensors of another dtype."""
+        own = self.state_dict()
+        for name, tensor in state_dict.items():
+            if name in own and tensor.dtype != own[name].dtype:
+                raise WeightsError(f"{name} is {tensor.dtype}, expected {own[name].dtype}")
+        return super().load_state_dict(state_dict, strict, assign)
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:

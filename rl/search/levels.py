@@ -9,8 +9,8 @@ from nppsim.errors import ConfigError
 from nppsim.io.reading import files_below, read_json
 from nppsim.levels import campaign
 from nppsim.levels.level import Level
-from nppsim.levels.level_set import FORMAT, INDEX, SINGLE, LevelSet, LevelSetError, scan_folder
-from nppsim.replays.playback import is_named_like_replays, read_file
+from nppsim.levels.level_set import FORMAT, INDEX, SINGLE, LevelSet, LevelSetError, scan_folder, warn_of_skipped
+from nppsim.replays.playback import is_replay_file, read_file
 from nppsim.replays.replay import Replay, ReplayError, is_replay_set
 from nppsim.simulate import simulate
 
@@ -67,9 +67,13 @@ def _tasks(path: Path) -> Iterator[SolveTask]:
         return
     files: dict[Path, str] = {}  # file -> category, for a folder without an index of levels
     if path.is_dir() and (not (path / INDEX).exists() or _format_of_index(path) == INDEX_FORMAT):
-        files = {path / entry.file: entry.category for entry in scan_folder(path)}
+        entries, skipped = scan_folder(path)
+        files = {path / entry.file: entry.category for entry in entries}
         # scan_folder skips sub-folders with an index, even if it is an index of recordings, which are needed here
-        files |= dict.fromkeys(files_below(path, ReplayError, is_named_like_replays), RECORDED)
+        recorded = list(files_below(path, ReplayError, is_replay_file))
+        files |= dict.fromkeys(recorded, RECORDED)
+        used = {path / name for name in skipped if any(file.is_relative_to(path / name) for file in recorded)}
+        warn_of_skipped(path, {name: reason for name, reason in skipped.items() if path / name not in used})
     if path.is_dir() and not files:
         level_set = LevelSet.open(path)
         for level, entry in zip(level_set, level_set.entries, strict=True):
@@ -95,18 +99,7 @@ def _format_of_index(folder: Path) -> object:
 
 def _contains_replays(path: Path) -> bool:
     """Return True for a replay, an attract file or a replay set."""
-    return is_named_like_replays(path) or is_replay_set(path) or _is_attract(path)
-
-
-def _is_attract(path: Path) -> bool:
-    """Return True for an attract file, which cannot be recognised by its name."""
-    if not path.is_file():  # the path may be that of a line in a campaign file
-        return False
-    try:
-        Replay.from_bytes(path.read_bytes())
-    except ReplayError:
-        return False
-    return True
+    return is_replay_set(path) or (path.is_file() and is_replay_file(path))
 
 
 def _tasks_of_replays(file: Path, name: str) -> Iterator[SolveTask]:

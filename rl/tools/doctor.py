@@ -21,7 +21,6 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.generate import generate
 from nppsim.io.reading import read_object
-from rl import plugins
 from rl.checks.check import BEFORE, CHECKPOINT, STORED, TRIAL
 from rl.checks.doctor import Doctor
 from rl.config import ExperimentConfig, UploadConfig, VideoConfig
@@ -49,9 +48,9 @@ UPDATES = 8  # updates of PPO; the first trains only the critic
 NUM_ENVS, ROLLOUT, MINIBATCH = 32, 32, 256  # enough environments for several threads
 
 
-def check_config(path: Path, log: Log, only: Only = None, trust: plugins.Trust = plugins.NO_TRUST) -> Doctor:
+def check_config(path: Path, log: Log, only: Only = None, trust_plugins: bool = False) -> Doctor:
     """Check the experiment of a config.json in a trial run; ConfigError if it is invalid or names missing files."""
-    return trial_run(read_config(path, trust), log, only)
+    return trial_run(read_config(path, trust_plugins), log, only)
 
 
 def check_default(log: Log, only: Only = None) -> Doctor:
@@ -59,9 +58,9 @@ def check_default(log: Log, only: Only = None) -> Doctor:
     return trial_run(resolve(DEFAULT_FLAGS), log, only)
 
 
-def check_run(folder: Path, log: Log, only: Only = None, trust: plugins.Trust = plugins.NO_TRUST) -> Doctor:
+def check_run(folder: Path, log: Log, only: Only = None, trust_plugins: bool = False) -> Doctor:
     """Check the files of all trainings of an experiment, then its settings in a trial run; ConfigError without trainings."""
-    config = read_config(folder / "config.json", trust)
+    config = read_config(folder / "config.json", trust_plugins)
     runs = sorted({path.parent for name in (RUN_FILE, TENSORBOARD_FOLDER) for path in folder.rglob(name)})
     if not runs:
         raise ConfigError("contains no training; give the folder of an experiment", "--run", folder)
@@ -100,7 +99,7 @@ def _check_agent(doctor: Doctor, path: Path) -> None:
     doctor.run(CHECKPOINT, policy=policy, sample=sample)
 
 
-def read_config(path: Path, trust: plugins.Trust = plugins.NO_TRUST) -> ExperimentConfig:
+def read_config(path: Path, trust_plugins: bool = False) -> ExperimentConfig:
     """Read the configuration of a config.json.
 
     Raises ConfigError if it is invalid, names missing files, or names plug-ins that are not trusted.
@@ -109,8 +108,7 @@ def read_config(path: Path, trust: plugins.Trust = plugins.NO_TRUST) -> Experime
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; {remedy}")
     stored = read_object(path, ConfigError, remedy)
-    trust.check(stored.get("plugins"), path)
-    config = config_from_dict(stored, str(path))
+    config = config_from_dict(stored, str(path), trust_plugins)
     try:
         check_prepared(config)
     except OSError as error:  # e.g. a file name that is too long

@@ -15,7 +15,7 @@ import torch
 
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
-from nppsim.errors import ConfigError, import_optional
+from nppsim.errors import ConfigError
 from nppsim.gym.env import STARTER_LEVELS
 from nppsim.io.files import check_output_file, check_output_folder, write_bytes, write_json, write_text
 from nppsim.io.reading import mismatch, read_json
@@ -27,7 +27,7 @@ from rl.config import ExperimentConfig
 from rl.evaluation.results import STATS_SHAPE, ResultsError, Stats, format_table
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
-from rl.policy.onnx import SUFFIX, ExportError, OnnxPolicy, metadata_of, signature, to_onnx
+from rl.policy.onnx import SUFFIX, ExportError, OnnxPolicy, import_runtime, metadata_of, signature, to_onnx
 from rl.policy.policy import NppPolicy
 
 AGENT, NETWORK, CONFIG, CARD = "agent.safetensors", "agent.onnx", "config.json", "README.md"
@@ -77,7 +77,7 @@ class ExportSettings:
 
 def run(settings: ExportSettings) -> None:
     """Export a checkpoint, compare ONNX outputs with those of torch, write the files, and print their names."""
-    import_optional("onnxruntime", "onnx")
+    import_runtime()
     plugins.load(settings.plugins)
     policy, fields = checkpoint.load_policy(settings.checkpoint, precision="float32")
     tables = methods_of(settings.results) if settings.results else None

@@ -100,7 +100,7 @@ def test_evaluate_agent_without_plugin_raises_error(folder):
         load_policy(agent)
 
 
-def test_resume_imports_plugins_of_run(folder, monkeypatch):
+def test_resume_imports_trusted_plugins_of_run(folder, monkeypatch):
     (run,) = (folder / "experiments").glob("mine_*")
     monkeypatch.chdir(folder)  # where the file is, as its name in config.json is relative
     for known, name in (
@@ -109,8 +109,11 @@ def test_resume_imports_plugins_of_run(folder, monkeypatch):
         (rewards.PRESETS, "hasty"),
     ):
         monkeypatch.setitem(known, name, None)  # so that nothing of it is left afterwards
+    monkeypatch.setattr(plugins, "_loaded", set())
+    with pytest.raises(ConfigError, match=r"names plug-ins, .*: mine\.py"):
+        stored_config(run)
     try:
-        config = stored_config(run)
+        config = stored_config(run, trust_plugins=True)
     finally:
         CURRICULA.remove("failures")
     assert config.architectures == ("my_network",)

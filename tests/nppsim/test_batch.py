@@ -25,7 +25,9 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import Stacking
 from nppsim.physics.outcomes import DIED, NAMES, TIMEOUT, WON
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
+from nppsim.planner import better_runs, plan
 from nppsim.simulate import _run as simulate_kernel
+from nppsim.simulate import play_on
 
 from places import ROOT
 from worlds import SPARSE_REWARDS, corridor, mixed_level, random_level, room
@@ -426,6 +428,20 @@ def test_opening_a_door_changes_the_way():
     assert lengths[-1] == pytest.approx(600 - (sim.state.ninja["x"][0] - 240), abs=40)
 
 
+def read_only(values):
+    """A copy that cannot be written, as arrays of JAX and of ``np.frombuffer``."""
+    return np.frombuffer(values.tobytes(), values.dtype)
+
+
+def array_kinds(values):
+    """The same whole numbers as arrays of other dtypes, byte orders, strides, flags and alignments."""
+    found = [values, read_only(values), read_only(values.astype(np.int32)), np.repeat(values, 2)[::2]]
+    found += [values.astype(dtype) for dtype in ("i4", "u1", ">i8", "u8")]
+    odd = np.zeros(values.nbytes + 1, np.uint8)[1:].view(values.dtype)
+    odd[:] = values
+    return [*found, odd, values.astype(">i4")[::-1][::-1]]
+
+
 @pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
 def test_kernels_are_compiled_for_one_signature():
     for n, observations, reward, levels in (
@@ -434,11 +450,19 @@ def test_kernels_are_compiled_for_one_signature():
         (40, layout.VISION_FREE, "default", [nppsim.Level.build(np.zeros((23, 42), np.uint8), (20, 20))]),
     ):
         sim = BatchSimulator(levels, n, observations=observations, reward=reward)
-        sim.reset()
-        sim.step(np.zeros(n, int))
+        for levels_of_envs, actions in zip(array_kinds(np.zeros(n, int)), array_kinds(np.zeros(n, int)), strict=True):
+            sim.reset(levels_of_envs)
+            sim.step(actions, every_end=1)
+            sim.next_level = levels_of_envs
+            sim.step(actions, asleep=levels_of_envs.astype(bool))
+            sim.restore(0, sim.snapshot(0))
+            sim.observe(np.zeros(1, int))
         sim.action_masks()
-    nppsim.simulate(room(), np.zeros(3, np.uint8))
-    kernels = (decision.advance, decision.masks, decision.prepare_static, bank._compute_paths, simulate_kernel)
+    for inputs in array_kinds(np.full(3, 2)):
+        nppsim.simulate(room(), inputs)
+    for run in (plan(WINNABLE), replace(plan(WINNABLE), inputs=read_only(plan(WINNABLE).inputs))):
+        next(better_runs(WINNABLE, run, "time"))
+    kernels = (decision.advance, decision.masks, decision.prepare_static, bank._compute_paths, simulate_kernel, play_on)
     assert {kernel.__name__: len(kernel.signatures) for kernel in kernels} == {k.__name__: 1 for k in kernels}
 
 

@@ -13,6 +13,7 @@ from nppsim.__main__ import main
 from nppsim.generate import generate
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.pictures import render
+from nppsim.pictures.film import HOLD_S
 from nppsim.planner.second_run import second_run
 from nppsim.replays.notes import level_notes
 from nppsim.replays.replay import Replay, ReplayError
@@ -66,6 +67,20 @@ def test_generate_writes_level_or_level_set(tmp_path, capsys):
     assert "simpler" in capsys.readouterr().err and not (tmp_path / "none").exists()
 
 
+def test_output_escapes_control_characters(tmp_path, capsys):
+    """A title or a file name must not recolour, move or forge what a terminal shows."""
+    level = generate("simple", 3)[0]
+    title = "\x1b[31mred\rforged\x9b2J\u202eend\n1 levels"
+    nppsim.Level(level.tiles, level.records, title=title).save(tmp_path / "a\x1b[2J.map")
+    assert main(["levels", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert r"\x1b[31mred\rforged\x9b2J\u202eend\n1 levels" in out and r"a\x1b[2J.map" in out
+    assert main(["levels", str(tmp_path / "none\x1b[2J\x07")]) == 2
+    err += capsys.readouterr().err
+    assert r"none\x1b[2J\x07" in err
+    assert not any(c in out + err for c in "\x1b\r\x07\x9b\u202e")
+
+
 def test_extract_level_of_replay_accepted_everywhere(files, tmp_path, capsys):
     pytest.importorskip("PIL")
     play, text, back = (str(files / name) for name in ("play.replay", "out.level", "back.map"))
@@ -84,6 +99,28 @@ def test_film_records_video(files, tmp_path, capsys):
     assert "running after 60 frames (1.000 s)" in capsys.readouterr().out
     with av.open(film) as container:
         assert container.streams.video[0].average_rate == 10
+
+
+@pytest.mark.parametrize("suffix", ["gif", "webp"])
+def test_film_records_picture_in_real_time(files, tmp_path, suffix):
+    pytest.importorskip("av")
+    image = pytest.importorskip("PIL.Image")
+    film = tmp_path / f"out.{suffix}"
+    assert main(["film", str(files / "play.replay"), str(film), "--scale", "0.25"]) == 0
+    with image.open(film) as found:
+        assert found.format == suffix.upper() and found.info["loop"] == 0 and found.n_frames > 10
+        milliseconds = 0
+        for frame in range(found.n_frames):
+            found.seek(frame)
+            found.load()
+            milliseconds += found.info["duration"]
+    assert milliseconds == pytest.approx(1000 * (1 + HOLD_S), abs=50), "60 frames, and the last picture"
+
+
+def test_film_gif_too_many_pictures_raises_error(files, tmp_path, capsys):
+    pytest.importorskip("av")
+    assert main(["film", str(files / "play.replay"), str(tmp_path / "out.gif"), "--fps", "60"]) == 2
+    assert "at most 50 pictures per second, not 60" in capsys.readouterr().err
 
 
 def test_render_draws_level_route_and_sheet(files, tmp_path, capsys):
@@ -158,7 +195,7 @@ def test_second_run_planner_or_replay_of_same_level(tmp_path):
         ),
         (["render", "--sheet", "{folder}", "out.png", "--count", "0"], "--count 0: give a whole number of at least 1"),
         (["extract", "absent.replay", "out.level"], "absent.replay: cannot be read"),
-        (["film", "{play}", "out.gif"], "OUT.mp4 out.gif: give a name that ends in .mp4"),
+        (["film", "{play}", "out.avi"], "OUT.mp4 out.avi: give a name that ends in .mp4 or .gif or .webp"),
         (["diff", "{play}", "{play}", "--out", "out.gif"], "--out out.gif: give a name that ends in .png"),
         (["plan", "{walled}", "out.replay", "--budget", "100"], "100 frames; no path leads via an exit switch to its"),
         (["plan", "{odd}", "out.replay", "--budget", "100"], "warnings about the level: byte"),

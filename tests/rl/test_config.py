@@ -684,6 +684,35 @@ def test_resolve_config_json_of_a_run(folder):
     assert resolve([*further, "--no-pretraining"]).conditions == ("no_pretrain",)
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--config", "old/config.json", "--experiment-name", "again"],
+        ["--resume-from", "old"],
+        ["--config", "shared.toml", *REQUIRED],
+    ],
+)
+def test_resolve_plugins_of_a_file_need_trust(flags, folder):
+    """Importing a plug-in runs its code, so settings of another person must not do it."""
+    begin()
+    Path("mine.py").write_text("from pathlib import Path\nPath('executed').touch()\n")
+    stored = json.loads(Path("old/config.json").read_text())
+    Path("old/config.json").write_text(json.dumps(stored | {"plugins": ["mine.py"]}))
+    Path("shared.toml").write_text('plugins = ["mine.py"]\n')
+    with pytest.raises(ConfigError, match=rf"{flags[1]}.*names plug-ins, .*: mine\.py; .*--trust-plugins, or --plugin"):
+        resolve(flags)
+    assert not Path("executed").exists()
+    assert resolve([*flags, "--trust-plugins"]).plugins == ("mine.py",)
+    assert Path("executed").exists()
+    assert resolve(flags).plugins == ("mine.py",), "the user has imported this file"
+
+
+def test_resolve_plugin_given_by_the_user_is_trusted_in_a_file(folder):
+    Path("own.py").touch()
+    Path("shared.toml").write_text('plugins = ["own.py"]\n')
+    assert resolve(["--config", "shared.toml", *REQUIRED, "--plugin", str(Path("own.py").resolve())]).plugins
+
+
 def test_list_architectures_prints_parameters_and_inputs(capsys):
     text = printed(["--list-architectures"], capsys)
     for name, known in ARCHITECTURES.items():

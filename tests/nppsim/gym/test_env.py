@@ -178,6 +178,17 @@ def test_env_levels_from_folder(tmp_path, bank):
     assert env.unwrapped.bank.levels == bank.levels
 
 
+def test_env_levels_from_list_of_paths(tmp_path, bank):
+    files = [tmp_path / "a.map", tmp_path / "b.level"]
+    for file, level in zip(files, bank.levels, strict=False):
+        level.save(file)
+    for make in (NppEnv, NppVectorEnv):
+        env = make(levels=[str(files[0]), files[1]])
+        assert env.unwrapped.simulator.bank.levels == bank.levels[:2]
+    assert nppsim.BatchSimulator(files, 2).bank.levels == bank.levels[:2]
+    assert NppEnv(levels=files).reset(seed=0)[1]["category"] == "single"
+
+
 def test_env_defaults_equal_simulator_defaults():
     wanted = inspect.signature(nppsim.BatchSimulator).parameters
     for env in (NppEnv, NppVectorEnv):

@@ -1,6 +1,7 @@
 """Campaign files: lines, addresses, damaged files, level sets."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -9,10 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from nppsim.__main__ import main
+from nppsim.errors import InputWarning
 from nppsim.generate import generate
 from nppsim.levels import campaign, kinds
 from nppsim.levels.level import Level, LevelError
 from nppsim.levels.level_set import LevelSet, LevelSetError
+from nppsim.report.listing import level_facts
 
 from places import SHARED
 
@@ -220,6 +223,96 @@ def test_extract_existing_campaign_file_raises_error(pack, tmp_path, capsys):
         assert main(["extract", source, str(pack)]) == 2
         assert pack.name in capsys.readouterr().err
     assert pack.read_bytes() == content
+
+
+LINES = [f"$Level #1#{line_of('simple', 1).split('#')[-2]}#", f"$Café 🥷 #2#{line_of('simple', 2).split('#')[-2]}#"]
+PLAIN = "\n".join(LINES)
+TITLES = ["Level #1", "Café 🥷 #2"]
+
+
+def wrapped(text, width):
+    return "\r\n".join(line[i : i + width] for line in text.split("\n") for i in range(0, len(line), width))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(PLAIN.encode(encoding), id=encoding)
+        for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32")
+    ]
+    + [
+        pytest.param(text.encode(), id=name)
+        for name, text in {
+            "carriage returns": PLAIN.replace("\n", "\r"),
+            "empty lines": f"\n\n{PLAIN}\n\n",
+            "spaces": "\t " + PLAIN.replace("\n", " \u00a0\n\u00a0 ") + " \x1a",
+            "quotes": "\n".join(f'"{line}",' for line in LINES),
+            "comments": "; made by me\n# 2 levels, #1 is easy\n// $5\n" + PLAIN,
+            "quoted mail": "\n".join(f"> {line}" for line in LINES),
+            "remarks": "\n".join(f"1. {line} (nice)" for line in LINES),
+            "marks of joined files": "\ufeff" + PLAIN.replace("\n", "\n\ufeff"),
+            "wrapped": wrapped(PLAIN, 1024),
+            "upper case": "\n".join(f"{line[:14]}{line[14:].upper()}" for line in LINES),
+        }.items()
+    ],
+)
+def test_campaign_file_of_any_editor_is_read(tmp_path, data, recwarn):
+    for name in ("pack.txt", "pack.csv", "pack"):
+        folder = tmp_path / name.replace(".", "_")
+        folder.mkdir()
+        (folder / name).write_bytes(data)
+        assert [level.title for level in LevelSet.at(folder / name)] == TITLES
+        assert [level.title for level in LevelSet.at(folder)] == TITLES
+        assert Level.load(f"{folder / name}#Level #1") == generate("simple", 1)[0]
+    assert [str(one.message) for one in recwarn] == []
+
+
+def test_campaign_file_in_windows_1252_keeps_titles(tmp_path):
+    path = tmp_path / "old.txt"
+    path.write_bytes(PLAIN.replace("🥷", "é").encode("cp1252"))
+    assert [level.title for level in LevelSet.at(path)] == ["Level #1", "Café é #2"]
+
+
+def test_is_campaign_long_line_is_fast():
+    for line in (b"$" * 60_000, b"$#" * 30_000, b"#0000000000000000" * 3_000):
+        assert not campaign.is_campaign(line)
+    with pytest.raises(LevelError):
+        campaign.level_from_line(b"$" + b"#00000000" * 200_000)
+
+
+def test_extract_level_with_numbered_title_is_read(tmp_path):
+    level = Level.load(generate_file(tmp_path / "h1.map", "Level #1"))
+    assert main(["extract", str(tmp_path / "h1.map"), str(tmp_path / "h1.txt")]) == 0
+    assert Level.load(tmp_path / "h1.txt") == level and Level.load(tmp_path / "h1.txt").title == "Level #1"
+    assert len(LevelSet.at(tmp_path)) == 2
+
+
+def generate_file(path, title):
+    """Write a level with a title to a map file; return the path."""
+    level, _ = generate("simple", 1)
+    Level(level.tiles, level.records, title=title).save(path)
+    return path
+
+
+def test_levels_command_many_lines_is_fast(tmp_path, capsys):
+    main(["levels", str(generate_file(tmp_path / "a.map", "compiles"))])
+    (tmp_path / "many.txt").write_text("\n".join(LINES * 2000))
+    begin = time.process_time()
+    assert main(["levels", str(tmp_path / "many.txt")]) == 0
+    assert time.process_time() - begin < 4, "0.4 ms per line"
+    assert "4000 levels: 4000 exact" in capsys.readouterr().out
+
+
+def test_level_facts_of_many_levels_are_those_of_single_ones():
+    levels = [generate("simple", seed)[0] for seed in range(4)] * 60
+    assert list(level_facts(levels)) == [next(level_facts([level])) for level in levels]
+
+
+def test_to_line_title_with_line_end_warns():
+    level, _ = generate("simple", 1)
+    with pytest.warns(InputWarning, match=r"cannot store the title 'a\\nb'"):
+        line = campaign.to_line(Level(level.tiles, level.records, title="a\nb"))
+    assert line.startswith("$a?b#")
 
 
 @needs_campaign

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from contextlib import nullcontext
 
 import h5py
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from nppsim.errors import InputWarning
 from nppsim.levels import kinds
 from nppsim.levels.level import (
     COUNTED,
@@ -172,8 +174,36 @@ def test_level_invalid_arrays_raise_error(tiles, records, message):
 
 
 def test_level_long_title_raises_error():
-    with pytest.raises(LevelError, match="at most 128 ASCII"):
+    with pytest.raises(LevelError, match="at most 128 char"):
         level_of(title="x" * 129)
+
+
+@pytest.mark.parametrize("title", ["Café", "🥷 ninja é", "日本", "👨‍👩‍👧"])
+def test_title_in_unicode_is_kept_in_every_format(tmp_path, title):
+    level = level_of((1, 1, 2, 0, 0), title=title)
+    for name in ("a.map", "a.level"):
+        with pytest.warns(InputWarning, match="is not ASCII") if name == "a.map" else nullcontext():
+            level.save(tmp_path / name)
+        assert Level.load(tmp_path / name).title == title
+    assert Level.from_bytes(level.to_bytes()).title == title
+
+
+def test_save_title_longer_than_header_warns_and_cuts_at_character(tmp_path):
+    level = level_of(title="é" * 100)
+    with pytest.warns(InputWarning, match=r"only '(é{64})' fits the header"):
+        level.save(tmp_path / "a.map")
+    assert Level.load(tmp_path / "a.map").title == "é" * 64
+
+
+def test_from_bytes_title_in_windows_1252():
+    data = bytearray(level_of().to_bytes())
+    data[38:42] = "Café".encode("cp1252")
+    assert Level.from_bytes(bytes(data)).title == "Café"
+
+
+def test_title_with_lone_surrogate_raises_error():
+    with pytest.raises(LevelError, match=r"title 'a\\ud800' cannot be stored"):
+        level_of(title="a\ud800")
 
 
 def warning_of(level):

@@ -2,14 +2,16 @@
 
 import json
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nppsim.errors import InputWarning
 from nppsim.levels.level import Level, mirror
-from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet, LevelSetError, check_disjoint
+from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet, LevelSetError, check_disjoint, read_levels
 from nppsim.replays.replay import Replay
 
 
@@ -130,6 +132,47 @@ def test_open_nested_level_set_is_excluded(path):
     (path.parent / "caves").mkdir()
     level_with_spawn(40).save(path.parent / "caves" / "a.map")
     assert [entry.file for entry in LevelSet.open(path.parent).entries] == ["caves/a.map"]
+
+
+def test_open_names_skipped_files_with_reason(path):
+    (path / "forgotten.map").write_bytes(level_with_spawn(40).to_bytes())
+    (path / "notes.md").write_text("about this set")
+    with pytest.warns(InputWarning, match=r"set: skipped forgotten\.map \(not in index\.json\)$"):
+        assert len(LevelSet.open(path)) == 3
+    folder = path.parent / "plain"
+    folder.mkdir()
+    (folder / "text.txt").write_text(level_with_spawn(40).to_text())
+    (folder / "readme.txt").write_text("$5 for the #1 level\n")
+    for number in range(7):
+        (folder / f"{number}.png").touch()
+    with pytest.warns(InputWarning, match=r"skipped 0\.png \(not a level\), .* and 3 more$"):
+        levels = LevelSet.at(folder)
+    assert list(levels) == [level_with_spawn(40)]
+    assert levels.skipped["readme.txt"] == "not a level or campaign file" and len(levels.skipped) == 8
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_open_linked_folders_are_searched_once(tmp_path, shared):
+    folders = [tmp_path / f"f{i}" for i in range(6)]
+    for folder in folders:
+        folder.mkdir()
+        level_with_spawn(10).save(folder / "a.map")
+    for folder in folders:
+        for other in folders:
+            (folder / f"to_{other.name}").symlink_to(other)
+    begin = time.monotonic()
+    assert len(LevelSet.open(tmp_path if shared else folders[0])) == 6
+    assert time.monotonic() - begin < 2
+
+
+def test_read_levels_of_paths_and_levels(path):
+    files = [path / "simple" / "000000.map", str(path / "easy" / "000000.map")]
+    levels, categories = read_levels([files[0], level_with_spawn(7), files[1], path])
+    assert [level.spawn[0] for level in levels] == [60, 42, 120, 60, 120, 180]
+    assert categories == ("single", "", "single", "simple", "easy", "simple")
+    assert read_levels(path)[1] == ("simple", "easy", "simple")
+    with pytest.raises(LevelSetError, match="absent"):
+        read_levels(["absent"])
 
 
 def test_open_missing_empty_or_file_raises_error(tmp_path):

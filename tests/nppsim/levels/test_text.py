@@ -108,8 +108,10 @@ def test_from_text_byte_order_mark_ignored(tmp_path):
     assert Level.load(file) == Level.from_text(TYPED)
     file.rename(tmp_path / "typed.map")
     assert Level.load(tmp_path / "typed.map") == Level.from_text(TYPED)
-    for text, encoding in ((TYPED, "utf-16"), ("#! a remark\n" + TYPED, "utf-8"), ("", "utf-8")):
-        file.write_text(text, encoding=encoding)
+    file.write_text(TYPED, encoding="utf-16")
+    assert Level.load(file) == Level.from_text(TYPED)
+    for text in ("#! a remark\n" + TYPED, ""):
+        file.write_text(text)
         with pytest.raises(
             LevelError, match="does not begin with 'nppsim level', as a level in text form does; write that"
         ):

@@ -13,7 +13,7 @@ from nppsim.levels.kinds import LASER
 from nppsim.levels.level import Level, LevelError
 from nppsim.levels.level_set import LevelSet
 from nppsim.replays.playback import RAN_OUT, find_files, play_back, play_files
-from nppsim.replays.replay import Replay
+from nppsim.replays.replay import Replay, ReplayError
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.replays.score import seconds
 
@@ -38,12 +38,12 @@ def folder(tmp_path):
 def test_replays_command_prints_outcomes(folder, capsys):
     assert main(["replays", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["ending", "frame", "inputs", "gold", "time,", "s", "score", "file"]
-    assert lines[1].split()[0] == "finished" and lines[1].endswith("a.replay") and " 200 " in lines[1]
-    assert lines[2].startswith("died") and lines[2].endswith("c.replay")
+    assert lines[0].split() == ["valid", "ending", "frame", "inputs", "gold", "time,", "s", "score", "file"]
+    assert lines[1].split()[:2] == ["yes", "finished"] and lines[1].endswith("a.replay") and " 200 " in lines[1]
+    assert lines[2].split()[:2] == ["no", "died"] and lines[2].endswith("c.replay")
     assert lines[3].strip() == "the file states that the level was finished"
-    assert lines[4].startswith("ran out") and " 9 " in lines[4] and lines[4].endswith("b.replay")
-    assert lines[5] == "3 replays: 1 finished, 1 died, 1 ran out"
+    assert lines[4].startswith("yes   ran out") and " 9 " in lines[4] and lines[4].endswith("b.replay")
+    assert lines[5] == "3 replays, 2 valid: 1 finished, 1 died, 1 ran out"
 
 
 def test_replays_command_json_equals_table(folder, capsys):
@@ -71,7 +71,7 @@ def test_play_files_unreadable_file_reported_and_others_played(folder, capsys):
     assert main(["replays", str(folder)]) == 1
     text = capsys.readouterr().out
     assert "unreadable" in text and "the file ends at byte 5" in text
-    assert text.endswith("4 replays: 1 finished, 1 unreadable, 1 died, 1 ran out\n")
+    assert text.endswith("4 replays, 2 valid: 1 finished, 1 unreadable, 1 died, 1 ran out\n")
 
 
 def test_play_back_level_without_exit_reports_reason(folder):
@@ -126,6 +126,50 @@ def test_find_files_recognises_replays_by_content(tmp_path, capsys):
     (folder / "0").write_bytes((folder / "0").read_bytes()[:900])
     with pytest.raises(LevelError, match="900 bytes; an N\\+\\+ map has at least"):
         Level.load(folder / "0")
+
+
+def test_replays_command_folder_of_attract_files(tmp_path, capsys):
+    ended = Replay(LEVEL, np.array([0, 8, 0, 8, 8], np.uint8))
+    ended.save(tmp_path / "0", format="attract")
+    WALKED.save(tmp_path / "1.demo", format="attract")
+    Replay(LEVEL, np.append(ended.inputs, 0)).save(tmp_path / "2", format="attract")
+    LEVEL.save(tmp_path / "level.map")
+    (tmp_path / "notes.txt").write_text("downloaded\n")
+    assert main(["replays", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    lines = [line.split() for line in out.splitlines()]
+    assert [line[:3] for line in lines[1:3]] == [["yes", "self-destruct", "5"], ["yes", "ran", "out"]]
+    assert lines[3][:2] == ["no", "self-destruct"], "inputs follow the end of the run"
+    assert out.endswith("3 replays, 2 valid: 2 self-destruct, 1 ran out\n")
+    assert err == f"warning: {tmp_path}: skipped level.map (not a replay), notes.txt (not a replay)\n"
+
+
+def test_simulate_command_reports_self_destruct(tmp_path, capsys):
+    for inputs, outcome in (([0, 8, 8], "died (by the self-destruct key)"), ([0, 8, 0], "running")):
+        Replay(LEVEL, np.array(inputs, np.uint8)).save(tmp_path / "0", format="attract")
+        assert main(["simulate", str(tmp_path / "0")]) == 0
+        assert f"outcome       {outcome}\n" in capsys.readouterr().out
+        assert main(["simulate", str(tmp_path / "0"), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["self_destruct"] is outcome.startswith("died")
+
+
+@pytest.mark.parametrize("name", ["runs#2/s.h5", "runs#2/run #1.replay"])
+def test_load_replay_in_folder_with_number_sign(tmp_path, name):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs#2").mkdir()
+    path = tmp_path / name
+    if path.suffix == ".h5":
+        with ReplayWriter(path) as writer:
+            writer.append(WON)
+            writer.append(WALKED)
+        assert Replay.load(f"{path}#1").frames == WALKED.frames
+        assert main(["simulate", f"{path}#1"]) == 0
+        assert Level.load(f"{path}#1") == LEVEL
+    else:
+        WON.save(path)
+        assert Replay.load(path).frames == WON.frames
+    with pytest.raises(ReplayError, match=r"runs#2/absent.h5"):
+        Replay.load(tmp_path / "runs#2/absent.h5#1")
 
 
 def test_find_files_without_replays_raises_error(tmp_path, capsys):

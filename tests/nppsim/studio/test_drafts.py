@@ -91,7 +91,7 @@ def test_draft_of_unrepresentable_level_lists_losses():
         ({"spawn": [3]}, "must be .x, y. or null"),
         ({"spawn": [3, 256]}, "expected integers 0..255"),
         ({"title": None}, "title"),
-        ({"title": "é"}, "ASCII"),
+        ({"title": "é" * 129}, "at most 128 characters"),
         ({"spawn": None}, "place the ninja"),
         ({"entities": [{"kind": 2, "x": 1, "y": 1, "orientation": 0}]}, "mode"),
         ({"entities": [{"kind": 2, "x": -1, "y": 1, "orientation": 0, "mode": 0}]}, "0..255"),

@@ -270,6 +270,14 @@ def test_load_policy_non_finite_weights_raises(policy, saved):
         load_policy(tampered(saved, policy=weights))
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64, torch.float64, torch.float16])
+def test_load_policy_weights_of_other_dtype_raises(saved, dtype):
+    weights = checkpoint._read(saved)["policy"]
+    weights["action_net.weight"] = torch.ones(weights["action_net.weight"].shape, dtype=dtype)
+    with pytest.raises(CheckpointError, match=rf"action_net\.weight is {dtype}, expected torch\.float32"):
+        load_policy(tampered(saved, policy=weights))
+
+
 def test_load_non_finite_optimizer_state_raises(saved):
     moments = {"state": {0: {"exp_avg": torch.tensor([1.0, torch.inf])}}}
     with pytest.raises(CheckpointError, match=r"not finite: training\.optimizer\.state\.0\.exp_avg"):

@@ -1,6 +1,8 @@
 """Exported networks: outputs and play equal to their policy; one-line errors."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -201,6 +203,8 @@ def test_invalid_files_give_one_line_errors(networks, tmp_path):
         (altered(data, layout="0" * 16), "reads observation layout 0000"),
         (altered(data, observations=["no"]), "metadata are damaged"),
         (altered(data, frame_skip="x"), "metadata are damaged"),
+        (altered(data, frame_skip=0), "metadata are damaged .frame_skip is 0"),
+        (altered(data, frame_skip=-4), "metadata are damaged .frame_skip is -4"),
         (altered(data, stacking="state3"), "its inputs or outputs differ from its metadata"),
     ):
         (tmp_path / "a.onnx").write_bytes(file)
@@ -208,6 +212,54 @@ def test_invalid_files_give_one_line_errors(networks, tmp_path):
             OnnxPolicy.load(tmp_path / "a.onnx")
     with pytest.raises(ExportError, match="none.onnx: cannot be read"):
         OnnxPolicy.load(tmp_path / "none.onnx")
+
+
+def with_actions(data, value):
+    """The network with an output "action" that is constant."""
+    model = onnx.load_from_string(data)
+    (node,) = (node for node in model.graph.node if "action" in node.output)
+    node.output[list(node.output).index("action")] = "replaced"
+    shaped = onnx.helper.make_node("Mul", ["replaced", "zero"], ["nothing"])
+    model.graph.node.extend([shaped, onnx.helper.make_node("Add", ["nothing", "value_of_action"], ["action"])])
+    for name, number in (("zero", 0), ("value_of_action", value)):
+        model.graph.initializer.append(onnx.helper.make_tensor(name, onnx.TensorProto.INT64, [1], [number]))
+    return model.SerializeToString()
+
+
+@pytest.mark.parametrize("value", [-1, 6, 1 << 40])
+def test_network_with_impossible_actions_is_refused_when_loading(networks, value):
+    _, data = networks["own"]
+    assert OnnxPolicy(with_actions(data, 5)).metadata.frame_skip == 4
+    with pytest.raises(ExportError, match=r"actions are not in 0\.\.5"):
+        OnnxPolicy(with_actions(data, value))
+
+
+@pytest.mark.parametrize("place", ["initializer", "constant", "subgraph"])
+def test_network_with_external_data_is_refused(networks, tmp_path, monkeypatch, place):
+    _, data = networks["own"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.bin").write_bytes(np.full(6, 7, np.float32).tobytes())
+    model = onnx.load_from_string(data)
+    if place == "initializer":
+        tensor = model.graph.initializer[0]
+    else:
+        tensor = onnx.helper.make_tensor("hidden", onnx.TensorProto.FLOAT, [6], np.zeros(6))
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="secret.bin")
+    if place != "initializer":
+        node = onnx.helper.make_node("Constant", [], ["hidden"], value=tensor)
+        if place == "subgraph":
+            node = onnx.helper.make_node("If", ["x"], ["y"], then_branch=onnx.helper.make_graph([node], "g", [], []))
+        model.graph.node.append(node)
+    with pytest.raises(ExportError, match="reads tensors from other files"):
+        OnnxPolicy(model.SerializeToString())
+
+
+def test_onnxruntime_starts_without_telemetry():
+    program = "import os, rl.policy.onnx as o; o.import_runtime(); print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
 
 
 def test_script_writes_the_network_and_the_hub_folder(networks, tmp_path, monkeypatch, capsys):
