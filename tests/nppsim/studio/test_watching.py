@@ -12,7 +12,7 @@ import nppsim
 from nppsim.batch import BatchSimulator
 from nppsim.physics.outcomes import NAMES
 from nppsim.reward import TERMS
-from nppsim.studio import documents, watching
+from nppsim.studio import watching, writers
 from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.agents import AgentError, Decision, EpisodeEnd, PagePolicy
 from nppsim.studio.errors import StudioError
@@ -256,7 +256,7 @@ def test_runs_with_inputs_of_the_page_are_shown(watched, winning):
 
 
 def test_too_long_run_is_reported(watched, monkeypatch):
-    monkeypatch.setattr(documents, "MAX_CHANGES", -1)
+    monkeypatch.setattr(writers, "MAX_CHANGES", -1)
     with watched.socket("watch") as socket:
         socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [{"replay": 0}]}})
         assert "too many entities move in this run" in follow(socket, "error")[-1]["error"]
