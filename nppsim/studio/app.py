@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from nppsim.errors import UserError
 from nppsim.pictures.schemes import stylesheet
 from nppsim.replays.replay import FORMATS
-from nppsim.studio import editing, playing, watching
+from nppsim.studio import agent_routes, editing, playing
 from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.errors import StudioError
 from nppsim.studio.leaderboard import Leaderboard
@@ -36,8 +36,7 @@ class Studio:
     recordings, demonstrations: stored runs.
     leaderboard: best runs of each level; by default stored in memory only.
     registry: agents, and the displayed experiment.
-    watchers: open watch sockets.  limiter: limits the threads of all watch sockets together.
-    editors: open editors.
+    limiter: limits the threads in which agents play.
     """
 
     def __init__(
@@ -52,9 +51,7 @@ class Studio:
         self.recordings = Recordings()
         self.demonstrations = Demonstrations(demonstrations, library.categories)
         self.registry = registry or AgentRegistry()
-        self.watchers: set[watching.Watcher] = set()
-        self.limiter = CapacityLimiter(watching.THREADS)
-        self.editors: set[object] = set()
+        self.limiter = CapacityLimiter(agent_routes.THREADS)
 
 
 def create_app(studio: Studio, access: Access) -> Starlette:
@@ -222,6 +219,6 @@ routes: list[BaseRoute] = [
     Route("/api/recordings/{number:int}/file", _recording_file),
     Route("/api/recordings/{number:int}/demonstration", _add_demonstration, methods=["POST"]),
     *playing.routes,
-    *watching.routes,
+    *agent_routes.routes,
     *editing.routes,
 ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PORT = 8765
 EVERY_ADDRESS = ("0.0.0.0", "::")  # hosts that mean all addresses of this machine
-_PACKAGES = ("starlette", "uvicorn", "websockets")
+_PACKAGES = ("starlette", "uvicorn")
 
 
 def flags(parser: Parser) -> None:

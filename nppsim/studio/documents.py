@@ -61,7 +61,7 @@ import numpy as np
 from nppsim.levels import kinds
 from nppsim.levels.ids import episode_of
 from nppsim.levels.level import Level
-from nppsim.studio.errors import StudioError
+from nppsim.studio.errors import HELP, StudioError
 
 Document = dict[str, Any]
 
@@ -100,3 +100,11 @@ def input_bytes(text: Any) -> np.ndarray:
     if inputs.max(initial=0) > 15:
         raise StudioError("each byte of inputs must be 0 to 15")
     return inputs
+
+
+def map_level(text: str) -> Level:
+    """Decode base64 text into a level.  Raises StudioError or LevelError."""
+    try:
+        return Level.from_bytes(base64.b64decode(text, validate=True), "the level")
+    except binascii.Error as error:
+        raise StudioError(f"a map must be base64 ({error}); {HELP}") from error

@@ -1,51 +1,29 @@
-"""Server side of the editor: convert drafts to levels and files, and let agents play them.
+"""Server side of the editor: convert drafts to levels and files.
 
-    GET  /api/edit/drafts/{id}  {"draft", "lost"}, the result of ``drafts.draft_of`` for a level of the library
-    POST /api/edit/level        {"draft"} -> {"level": id}; adds the level to the library
-    GET  /api/edit/folders      {"folders": names of the folders in which levels can be saved}
-    POST /api/edit/save         {"draft", "folder": index in "folders", "name", "replace"} -> {"saved": file name}, or
-                                {"exists": file name} if the file exists and "replace" is false
-
-The socket /ws/edit takes {"evaluate": draft, "agent"}; answers are {"evaluated": {"wins", "episodes": episodes so far, "of":
-EPISODES}}, repeatedly.  A new message cancels the work for earlier ones.
+GET  /api/edit/drafts/{id}  {"draft", "lost"}, the result of ``drafts.draft_of`` for a level of the library
+POST /api/edit/level        {"draft"} -> {"level": id}; adds the level to the library
+GET  /api/edit/folders      {"folders": names of the folders in which levels can be saved}
+POST /api/edit/save         {"draft", "folder": index in "folders", "name", "replace"} -> {"saved": file name}, or
+                            {"exists": file name} if the file exists and "replace" is false
 """
 
-import itertools
 import re
-from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.routing import BaseRoute, Route
 
-from nppsim.errors import UserError
-from nppsim.io.reading import mismatch, parse_json
-from nppsim.levels.level import Level
-from nppsim.physics.outcomes import NAMES, WON
 from nppsim.studio.drafts import draft_of, level_of
-from nppsim.studio.errors import StudioError
-from nppsim.studio.sockets import HELP, BackgroundTasks, send, serve
+from nppsim.studio.errors import StudioError, read_message
 
 if TYPE_CHECKING:
     from nppsim.studio.library import Library
 
-MAX_EDITORS = 8  # maximum number of drafts that agents play at the same time
-EPISODES = 64  # number of episodes that an agent plays on a draft
-_EPISODES_PER_MESSAGE = 8
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}")
 _SUFFIXES = (".map", ".level")
-
-
-async def _message(request: Request, shape: dict) -> dict:
-    """Return the JSON body of a request.  Raises StudioError if the JSON does not have the given shape."""
-    message = parse_json(await request.body(), "the request", StudioError, HELP)
-    if wrong := mismatch(message, shape):
-        raise StudioError(f"the request is wrong at {wrong}; {HELP}")
-    return message
 
 
 def _library(request: Request) -> "Library":
@@ -58,7 +36,7 @@ def _draft(request: Request) -> JSONResponse:
 
 
 async def _level(request: Request) -> JSONResponse:
-    message = await _message(request, {"draft": {}})
+    message = await read_message(request, {"draft": {}})
     return JSONResponse(
         {"level": await run_in_threadpool(lambda: _library(request).add(level_of(message["draft"]), edited=True))}
     )
@@ -69,7 +47,7 @@ def _folders(request: Request) -> JSONResponse:
 
 
 async def _save(request: Request) -> JSONResponse:
-    message = await _message(request, {"draft": {}, "folder": int, "name": str, "replace": bool})
+    message = await read_message(request, {"draft": {}, "folder": int, "name": str, "replace": bool})
     return JSONResponse(await run_in_threadpool(_write, _library(request), message))
 
 
@@ -100,39 +78,9 @@ def place_of(folders: list[Path], number: int, name: str) -> Path:
     return folders[number] / (name if name.lower().endswith(_SUFFIXES) else name + _SUFFIXES[0])
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Episodes of an agent
-
-
-async def _evaluate(socket: WebSocket, level: Level, agent_id: str) -> None:
-    studio = socket.app.state.studio
-    try:
-        agent = await run_in_threadpool(studio.registry.agent, agent_id)
-        with closing(agent.evaluate([level], EPISODES)) as endings:
-            wins = episodes = 0
-            while group := await run_in_threadpool(lambda: list(itertools.islice(endings, _EPISODES_PER_MESSAGE))):
-                episodes += len(group)
-                wins += sum(one.outcome == NAMES[WON] for one in group)
-                await send(socket, {"evaluated": {"wins": wins, "episodes": episodes, "of": EPISODES}})
-    except UserError as error:
-        await send(socket, {"error": str(error)})
-
-
-async def edit(socket: WebSocket) -> None:
-    """Serve one editor socket until it closes."""
-
-    async def answer(message: Any, tasks: BackgroundTasks) -> None:
-        if wrong := mismatch(message, {"evaluate": {}, "agent": str}):
-            raise StudioError(f"the message is wrong at {wrong}; {HELP}")
-        tasks.start("evaluate", _evaluate, socket, level_of(message["evaluate"]), message["agent"])
-
-    await serve(socket, socket.app.state.studio.editors, object(), MAX_EDITORS, answer)
-
-
 routes: list[BaseRoute] = [
     Route("/api/edit/drafts/{id}", _draft),
     Route("/api/edit/level", _level, methods=["POST"]),
     Route("/api/edit/folders", _folders),
     Route("/api/edit/save", _save, methods=["POST"]),
-    WebSocketRoute("/ws/edit", edit),
 ]

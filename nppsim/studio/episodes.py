@@ -1,79 +1,80 @@
-"""Episodes of an agent for the page: run parts with the agent's decisions as documents.
+"""Episodes of agents that the server plays, as messages to the page.
 
-decision document
-    f        frame of the decision
-    a        action 0..5;  p: probabilities of the six actions;  v: state value;  h: entropy of p, nats
-    r        reward terms other than 0: {name: reward}
-    note     additional text, such as the active subtask; may be missing
-    s        observation before the decision: key of ``observe.layout`` -> flat list of rounded numbers, or base64 of
-             uint8 for an image; axes in the order of the layout
+A request (``agent_routes.PLAY``) is {"maps": [base64 of map files], "episodes", "seed", "deterministic", "inputs": base64 of
+inputs to play first, "endings_only"}.  The messages are those of ``nppsim/wasm/agent_worker.js``:
 
-A run part of an agent also has ``paths``: the path lengths from all points of a lattice of 12 px to the objective (the
-exit switch, later the exit), valid from this decision on; null if they are unchanged since the previous run part.
-Format: base64 of little-endian uint16[4539] (x is the slow axis), in steps of 1.2 px.
-The values 65534 and 65535 mean that there is no path.
+    {"layout"}                 before the first decision: key of ``observe.layout`` -> {"shape", "picture", "components"}
+    {"decisions": [...]}       see ``decision_document``
+    {"ending": [index of the map, outcome, frames, x, y]}   end of an episode
+    {"error"}                  a message for people; the last line
+
+Without ``endings_only``, there is one map and one episode.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 
 import numpy as np
 
 from nppsim import paths
 from nppsim.bank import LevelBank
+from nppsim.levels.level import Level
 from nppsim.observe.layout import SPECS
+from nppsim.physics.outcomes import UNFINISHED
 from nppsim.studio.agents import Decision, StudioAgent
-from nppsim.studio.documents import Document, packed_text
+from nppsim.studio.documents import Document, input_bytes, map_level, packed_text
+from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
-from nppsim.studio.writers import RunWriter
 
+MAX_LEVELS, MAX_EPISODES = 1000, 4000  # maximum numbers per request
+_MAX_SEED = (1 << 53) - 1  # largest integer that JavaScript represents exactly
 _DIGITS = 3  # decimal places of displayed numbers
 
 
-class Episode:
-    """One episode of an agent on a bank with a single level.
+def messages(agent: StudioAgent, request: Document) -> Generator[Document, None, None]:
+    """Play episodes and yield the messages (see above).  request: PLAY.  Raises StudioError for an invalid request."""
+    levels = [map_level(data) for data in request["maps"]]
+    if not (1 <= len(levels) <= MAX_LEVELS and 1 <= request["episodes"] * len(levels) <= MAX_EPISODES):
+        raise StudioError(f"an agent plays 1 to {MAX_EPISODES:,} episodes on at most {MAX_LEVELS:,} levels")
+    if not 0 <= request["seed"] <= _MAX_SEED:
+        raise StudioError(f"a seed is a number from 0 to {_MAX_SEED}")
+    settings = {"seed": request["seed"], "deterministic": request["deterministic"]}
+    if not request["endings_only"]:
+        return _episode(agent, levels[0], input_bytes(request["inputs"]), settings)
+    return _endings(agent, levels, request["episodes"], settings)
 
-    game: the game being played.
-    start: frame document of the first state.
-    outcome: one of ``outcomes.NAMES``; None until the episode ends.
-    """
 
-    def __init__(self, bank: LevelBank, agent: StudioAgent, *, seed: int, deterministic: bool):
-        self._writer = RunWriter(bank)
-        self.game = self._writer.game
-        self._fields = PathTracker(bank)
-        self._decisions = agent.play(bank.levels[0], seed=seed, deterministic=deterministic)
-        self.start = self._writer.start
-        self.outcome: str | None = None
-        self._inputs: list[np.ndarray] = []
+def _episode(
+    agent: StudioAgent, level: Level, inputs: np.ndarray, settings: Document
+) -> Generator[Document, None, None]:
+    game = Game(level)
+    game.play(inputs)
+    if game.outcome != UNFINISHED:
+        raise StudioError("the run has ended there; give an earlier frame")
+    yield {"layout": layout_document(agent.observations)}
+    tracker, start = PathTracker(game.bank), game.start if len(inputs) else None
+    with closing(agent.play(game.level, **settings, start=start)) as decisions:
+        for decision in decisions:
+            yield {"decisions": [decision_document(decision, game.frame) | {"paths": tracker.changed(game)}]}
+            game.play(decision.inputs)
+            outcome = decision.outcome
+    yield {"ending": [0, outcome, game.frame, float(game.ninja["x"]), float(game.ninja["y"])]}
 
-    @property
-    def inputs(self) -> np.ndarray:
-        """Inputs played so far, uint8[frames]."""
-        return np.concatenate([np.zeros(0, np.uint8), *self._inputs])
 
-    def play(self, frames: int) -> list[Document]:
-        """Play at least ``frames`` more frames, or to the end of the episode; return a run part per decision."""
-        parts: list[Document] = []
-        game = self.game
-        until = game.frame + frames
-        while game.frame < until and self.outcome is None:
-            lengths, frame = self._fields.changed(game), game.frame
-            decision = next(self._decisions)
-            self._inputs.append(decision.inputs)
-            self.outcome = decision.outcome
-            parts.append(
-                self._writer.play(decision.inputs) | {"decision": decision_document(decision, frame), "paths": lengths}
-            )
-        return parts
-
-    def close(self) -> None:
-        """Stop the agent."""
-        self._decisions.close()
+def _endings(
+    agent: StudioAgent, levels: Sequence[Level], episodes: int, settings: Document
+) -> Generator[Document, None, None]:
+    with closing(agent.evaluate(levels, episodes, **settings)) as endings:
+        for one in endings:
+            yield {"ending": [one.level, one.outcome, one.frames, one.x, one.y]}
 
 
 def decision_document(decision: Decision, frame: int) -> Document:
-    """Return the document of a decision made at a frame."""
-    document: Document = {
+    """Return the document of a decision made at a frame, as in ``nppsim/wasm/agent.js``.
+
+    Observations are flat lists of rounded numbers, or base64 of uint8; inputs are base64.
+    """
+    return {
         "f": frame,
         "a": decision.action,
         "p": _numbers(decision.probabilities, 4),
@@ -81,8 +82,10 @@ def decision_document(decision: Decision, frame: int) -> Document:
         "h": round(decision.entropy, _DIGITS),
         "r": {name: round(reward, 5) for name, reward in decision.terms.items() if reward},
         "s": {key: _observation_value(key, values) for key, values in decision.seen.items()},
+        "inputs": packed_text(decision.inputs),
+        "outcome": decision.outcome,
+        "note": decision.note,
     }
-    return document | ({"note": decision.note} if decision.note else {})
 
 
 def _observation_value(key: str, values: np.ndarray) -> str | list[float]:

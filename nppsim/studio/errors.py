@@ -1,6 +1,14 @@
-"""Exception for failed requests of the studio."""
+"""Messages of the page: how they are read, and the exception for failed requests."""
+
+from typing import TYPE_CHECKING, Any
 
 from nppsim.errors import UserError
+from nppsim.io.reading import mismatch, parse_json
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+HELP = "docs/lab/studio.md has the protocol"
 
 
 class StudioError(UserError, ValueError):
@@ -9,3 +17,11 @@ class StudioError(UserError, ValueError):
     def __init__(self, message: str, status: int = 400):
         super().__init__(message)
         self.status = status
+
+
+async def read_message(request: "Request", shape: dict) -> Any:
+    """Return the JSON body of a request.  Raises StudioError if the JSON does not have the given shape."""
+    message = parse_json(await request.body(), "the request", StudioError, HELP)
+    if wrong := mismatch(message, shape):
+        raise StudioError(f"the request is wrong at {wrong}; {HELP}")
+    return message

@@ -1,21 +1,19 @@
-"""Results of play in the page: stored runs and the leaderboard; and agents that play on from a frame of a run."""
+"""Results of play in the page: stored runs and the leaderboard."""
 
 from typing import Any
 
 import numpy as np
-from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
 from nppsim.io.reading import mismatch, parse_json
 from nppsim.physics.outcomes import DIED, NAMES, UNFINISHED, WON
-from nppsim.studio.documents import MAX_RUN_FRAMES, Document, input_bytes, packed_text
-from nppsim.studio.errors import StudioError
+from nppsim.studio.documents import MAX_RUN_FRAMES, Document, input_bytes
+from nppsim.studio.errors import HELP, StudioError
 from nppsim.studio.leaderboard import PERSON
 from nppsim.studio.library import Library
 from nppsim.studio.recordings import Recordings
-from nppsim.studio.sockets import HELP
 
 MAX_LABEL = 100  # characters
 _OUTCOMES = (UNFINISHED, NAMES[WON], NAMES[DIED])
@@ -75,27 +73,6 @@ async def _score(request: Request, id: str, levels: int) -> JSONResponse:
     return JSONResponse(board.best(id))
 
 
-async def _continue(request: Request) -> JSONResponse:
-    """Let an agent play on after inputs; return {"inputs": base64 of the inputs after them, "name": of the agent}."""
-    message = await _message(request)
-    _check(message, {"level": str, "inputs": str, "agent": str})
-    inputs, studio = _inputs(message), request.app.state.studio
-
-    def played() -> Document:
-        from nppsim.studio.game import Game
-
-        game = Game(studio.library.bank(message["level"]))
-        game.play(inputs)
-        if game.outcome != UNFINISHED:
-            raise StudioError("the run has ended there; give an earlier frame")
-        agent = studio.registry.agent(message["agent"])
-        decisions = agent.play(game.level, deterministic=True, start=game.start)
-        pressed = np.concatenate([one.inputs for one in decisions])
-        return {"inputs": packed_text(pressed), "name": agent.name}
-
-    return JSONResponse(await to_thread.run_sync(played, limiter=studio.limiter))
-
-
 def _inputs(message: dict[str, Any]) -> np.ndarray:
     inputs = input_bytes(message["inputs"])
     if len(inputs) > MAX_RUN_FRAMES:
@@ -107,5 +84,4 @@ routes: list[BaseRoute] = [
     Route("/api/recordings", _store, methods=["POST"]),
     Route("/api/levels/{id}/best", _score_level, methods=["POST"]),
     Route("/api/episodes/{code}/best", _score_episode, methods=["POST"]),
-    Route("/api/continue", _continue, methods=["POST"]),
 ]

@@ -18,15 +18,14 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = "127.0.0.1"
-MAX_BODY = 4 << 20  # maximum bytes of a request or a socket message; enough for a campaign file of 1,300 levels
+MAX_BODY = 4 << 20  # maximum bytes of a request; enough for a campaign file of 1,300 levels
 TOKEN_HEADER = b"x-studio-token"
-GUARDED = ("/api/", "/ws/")  # prefixes of paths that require the token
+GUARDED = "/api/"  # prefix of paths that require the token
 _HOST = re.compile(r"(?:(?P<name>[\w.-]+)|\[(?P<address>[\da-fA-F:.]+)\])(?::\d+)?", re.ASCII)
 _LOCAL_NAMES = ("localhost", LOOPBACK, "::1")
 _CSP = (
@@ -61,9 +60,7 @@ class Access:
         """Accepted names of this machine, lower case."""
         return _LOCAL_NAMES if is_local(self.host) else (*_LOCAL_NAMES, self.host.lower(), socket.gethostname().lower())
 
-    def refusal(
-        self, path: str, headers: Mapping[bytes, list[bytes]], query: bytes, is_socket: bool
-    ) -> tuple[int, str]:
+    def refusal(self, path: str, headers: Mapping[bytes, list[bytes]]) -> tuple[int, str]:
         """Return (HTTP status, reason) if a request must be refused, (0, "") if it is accepted.
 
         headers: lower-case name -> all its values.
@@ -73,13 +70,10 @@ class Access:
         if not self._is_ours(host):
             return _FORBIDDEN, f"the host {host!r} is not this machine; use the address printed at the start"
         own = f"http://{host}"
-        if len(origins) > 1 or (is_socket and not origins) or (origins and origins[0].decode("latin-1") != own):
+        if len(origins) > 1 or (origins and origins[0].decode("latin-1") != own):
             return _FORBIDDEN, f"the request does not come from a page of {own}"
         if path.startswith(GUARDED):
-            if is_socket:
-                given = parse_qs(query.decode("latin-1")).get("token", [""])[0].encode()
-            else:
-                given = headers.get(TOKEN_HEADER, [b""])[0]
+            given = headers.get(TOKEN_HEADER, [b""])[0]
             if not hmac.compare_digest(given, self.token.encode()):
                 return _NO_TOKEN, "the token is missing or from an earlier start; use the address printed last"
         return 0, ""
@@ -112,21 +106,16 @@ class Guard:
         self.app, self.access = app, access
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Handle a request or a socket."""
+        """Handle a request."""
         from starlette.responses import JSONResponse  # the extra ``studio``
 
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        is_socket = scope["type"] == "websocket"
         headers: dict[bytes, list[bytes]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.lower(), []).append(value)
-        status, why = self.access.refusal(scope["path"], headers, scope["query_string"], is_socket)
-        if is_socket and status:
-            await receive()  # ASGI requires the connect message to be received first
-            await send({"type": "websocket.close", "code": 1008, "reason": why[:120]})
-            return
+        status, why = self.access.refusal(scope["path"], headers)
         length = headers.get(b"content-length", [b"0"])[0]
         if not status and (b"transfer-encoding" in headers or int(length) > MAX_BODY):
             status, why = _TOO_LARGE, f"more than {MAX_BODY:,} bytes, or of unknown length; open a smaller file"
@@ -134,7 +123,7 @@ class Guard:
             refusal = JSONResponse({"error": why}, status, {"connection": "close"})  # the body is not read
             await refusal(scope, receive, _with_headers(send))
         else:
-            await self.app(scope, receive, send if is_socket else _with_headers(send))
+            await self.app(scope, receive, _with_headers(send))
 
 
 def _with_headers(send: "Send") -> "Send":

@@ -1,4 +1,4 @@
-"""Readers of input to the studio: opened files and messages of its sockets."""
+"""Readers of input to the studio: opened files and messages of the page."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ import numpy as np
 from nppsim.errors import import_optional
 from nppsim.generate import generate
 from nppsim.io.files import write_json
-from nppsim.io.reading import parse_json
+from nppsim.io.reading import mismatch, parse_json
 from nppsim.levels.campaign import to_line
 from nppsim.replays.replay import Replay
 from nppsim.studio.drafts import diagnostics, draft_of, level_of
@@ -62,22 +62,22 @@ def _store(path: Path) -> None:
 
 
 def _watch(folder: Path) -> list[Path]:
-    runs = [{"agent": "a", "seed": 1, "deterministic": True}, {"planner": True}, {"replay": 1}, {"recording": 2}]
-    messages = [
-        {"watch": {"number": 1, "level": "x", "runs": runs}},
-        {"deaths": {"number": 1, "agent": "a", "level": None, "category": "simple", "episodes": 100}},
-        {"stop": "watch"},
-    ]
-    for number, message in enumerate(messages):
-        write_json(folder / f"{number}.json", message)
+    maps = [base64.b64encode(generate(category, 1)[0].to_bytes()).decode() for category in ("simple", "advanced")]
+    settings = {"episodes": 3, "seed": 1, "deterministic": False, "inputs": "AAEC"}
+    write_json(folder / "1.json", {"maps": maps, "endings_only": True} | settings)
+    write_json(folder / "2.json", {"maps": maps[:1], "endings_only": False} | settings)
     return sorted(folder.iterdir())
 
 
 def _parsed(path: Path) -> object:
     import_optional("starlette", "studio")
-    from nppsim.studio.watching import _parse
+    from nppsim.studio.agent_routes import PLAY
+    from nppsim.studio.episodes import messages
 
-    return _parse(parse_json(path.read_bytes(), "the message", StudioError, "send JSON"))
+    request = parse_json(path.read_bytes(), "the message", StudioError, "send JSON")
+    if wrong := mismatch(request, PLAY):
+        raise StudioError(wrong)
+    return messages(None, request)
 
 
 def _leaderboard(folder: Path) -> list[Path]:

@@ -37,12 +37,6 @@ class Page:
         assert answer.status_code == status, answer.text
         return answer.json()
 
-    def socket(self, path="watch"):
-        return self.connect(f"/ws/{path}?token={self.access.token}", Origin=ADDRESS)
-
-    def connect(self, path, **headers):
-        return self.client.websocket_connect(ADDRESS.replace("http", "ws") + path, headers=headers)
-
 
 @pytest.fixture
 def levels(tmp_path):

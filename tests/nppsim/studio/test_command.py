@@ -10,8 +10,6 @@ import urllib.error
 import urllib.request
 
 import pytest
-from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
 
 from nppsim.__main__ import main
 from nppsim.studio.command import listening
@@ -55,17 +53,11 @@ def test_studio_serves_and_warns_of_unsaved_runs(started):
         assert json.load(answer)["levels"][0]["id"] == straight().fingerprint
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(f"{root}/api/levels", timeout=LIMIT_S)
-    origin, socket = root, f"{root.replace('http', 'ws')}/ws/watch?token={token}"
-    with connect(socket, origin=origin, open_timeout=LIMIT_S, close_timeout=LIMIT_S):
-        pass
     run = {"level": straight().fingerprint, "inputs": "AgI=", "outcome": "running", "gold": 0, "label": "mine"}
     request = urllib.request.Request(
-        f"{root}/api/recordings", json.dumps(run).encode(), {"X-Studio-Token": token, "Origin": origin}
+        f"{root}/api/recordings", json.dumps(run).encode(), {"X-Studio-Token": token, "Origin": root}
     )
     urllib.request.urlopen(request, timeout=LIMIT_S).close()
-    for whose, key in (("http://evil.example", token), (None, token), (origin, "wrong")):
-        with pytest.raises(InvalidStatus, match="403"), connect(f"{socket.partition('=')[0]}={key}", origin=whose):
-            pass
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline().startswith("1 stored run is not saved")
     process.send_signal(signal.SIGINT)
@@ -99,7 +91,7 @@ def test_studio_invalid_arguments_raise_error_before_serving(flags, expected, ca
 
 def test_studio_starts_without_numba():
     """The import of Numba takes two seconds, and the first kernel minutes."""
-    code = "import sys, nppsim.__main__, nppsim.studio.app, nppsim.studio.library as l; l.Library().levels(); l.Library().film()"
+    code = "import sys, nppsim.__main__, nppsim.studio.app as app; app.Library().levels(); app.Library().film()"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; print('numba' in sys.modules)"], capture_output=True, text=True
     )

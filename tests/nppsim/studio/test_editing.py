@@ -1,15 +1,12 @@
 """Server side of the editor: drafts, files, and episodes of agents over the socket."""
 
 import json
-import re
 from dataclasses import replace
 
 import pytest
 
 from nppsim.levels.level import Level
 from nppsim.studio import editing
-from nppsim.studio.agent_registry import AgentRegistry
-from nppsim.studio.agents import EpisodeEnd
 from nppsim.studio.app import Studio
 from nppsim.studio.drafts import draft_of
 from nppsim.studio.errors import StudioError
@@ -92,38 +89,3 @@ def test_save_name_cannot_leave_folder(folder_page, name):
     assert "not a valid name" in page.post("edit/save", wish(name=name), 400)["error"]
     assert "no such folder" in page.post("edit/save", wish(folder=1), 400)["error"]
     assert [file.name for file in plain.iterdir()] == ["one.map"]
-
-
-class Runner:
-    """An agent, and its plug-in, that finishes every other try."""
-
-    name, facts = "runner", {}
-
-    def page_policy(self, path):
-        return None
-
-    def load_agent(self, path):
-        return self
-
-    def evaluate(self, levels, episodes, *, seed=0, deterministic=False):
-        assert levels == [corridor()]
-        for number in range(episodes):
-            yield EpisodeEnd(0, "won" if number % 2 else "died", 60, 0.0, 0.0)
-
-
-def test_agent_tries_draft(page, tmp_path):
-    page.studio.registry = AgentRegistry([tmp_path / "agent"], find=Runner)
-    with page.client, page.socket("edit") as socket:
-        for message in ({"evaluate": DRAFT}, {"evaluate": {}, "agent": "0"}, {"evaluate": DRAFT, "agent": "77"}):
-            socket.send_text(json.dumps(message))
-            assert re.search("agent missing|tiles, spawn|no agent", socket.receive_json()["error"])
-        socket.send_text(json.dumps({"evaluate": DRAFT, "agent": "0"}))
-        expected = [socket.receive_json()["evaluated"] for _ in range(8)]
-    assert expected[0] == {"wins": 4, "episodes": 8, "of": 64}
-    assert expected[-1] == {"wins": 32, "episodes": 64, "of": 64}
-
-
-def test_number_of_editors_is_bounded(page, monkeypatch):
-    monkeypatch.setattr(editing, "MAX_EDITORS", 0)
-    with page.client, page.socket("edit") as socket:
-        assert socket.receive()["code"] == 1013

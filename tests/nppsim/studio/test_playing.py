@@ -89,10 +89,3 @@ def test_episode_enters_leaderboard(page, tmp_path):
     assert [(run["name"], run["frames"]) for run in best["time"]] == [("Ann", 400)]
     assert page.get("episodes/SI-A-00").json()["best"] == best
     assert "impossible" in post(page, "episodes/SI-A-00/best", {"name": "Ann", "frames": 4, "gold": 0}, 400)["error"]
-
-
-def test_continue_invalid_request_refused(page, winning):
-    request = {"level": straight().fingerprint, "inputs": text([2] * 5), "agent": "77"}
-    assert "no agent" in post(page, "continue", request, 404)["error"]
-    assert "ended there" in post(page, "continue", request | {"inputs": text(winning.inputs)}, 400)["error"]
-    assert "docs/lab/studio.md" in post(page, "continue", request | {"agent": 1}, 400)["error"]

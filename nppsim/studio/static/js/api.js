@@ -1,15 +1,12 @@
-/* Client of the server: requests and sockets with the token from the page's address (protocol: docs/lab/studio.md).
+/* Client of the server: requests with the token from the page's address (protocol: docs/lab/studio.md).
  *
  *     const level = await get("levels/" + id);
  *     const answer = await post("recordings/3/demonstration");
- *     const socket = new Socket("play");
- *     const { frame } = await socket.ask({ start: id });
  */
 
 const MIB = 1 << 20;
 const MOST_BYTES = 4 * MIB; // limit on files, as in nppsim/studio/security.py
 const POLL_MS = 600;
-const TRY_LATER = 1013; // WebSocket close code: too many open sockets
 let token = new URLSearchParams(location.search).get("token") ?? "";
 
 /** A request failed.  status: HTTP status, or 0 if the server did not answer. */
@@ -84,15 +81,35 @@ export async function download(path) {
   return name;
 }
 
+/** Return the bytes at a path below /api/. */
+export async function getBytes(path) {
+  return (await ask("GET", path)).arrayBuffer();
+}
+
+/** Post JSON to a path below /api/; yield the JSON of each line of the answer as it arrives. */
+export async function* postForLines(path, body, signal) {
+  const answer = await ask("POST", path, JSON.stringify(body), { "Content-Type": "application/json" }, signal);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) yield JSON.parse(line);
+  }
+}
+
 async function request(method, path, body, headers) {
   return (await ask(method, path, body, headers)).json();
 }
 
-async function ask(method, path, body, headers = {}) {
+async function ask(method, path, body = undefined, headers = {}, signal = undefined) {
   let answer;
   try {
-    answer = await fetch("/api/" + path, { method, body, headers: { ...headers, "X-Studio-Token": token } });
-  } catch {
+    answer = await fetch("/api/" + path, { method, body, signal, headers: { ...headers, "X-Studio-Token": token } });
+  } catch (error) {
+    if (signal?.aborted) throw error;
     document.dispatchEvent(new Event("studiolost"));
     throw new ApiError("the studio does not answer", 0);
   }
@@ -112,67 +129,5 @@ export async function opened(view, ...choice) {
   } catch (error) {
     view.destroy();
     throw error;
-  }
-}
-
-/** A socket below /ws/ with JSON messages.  onclose: called with an error when the connection ends
- *  without a call of close.  onmessage: called with messages that are not answers to ask. */
-export class Socket {
-  constructor(path) {
-    this.waiting = []; // unanswered requests, in order
-    this.onclose = this.onmessage = (_) => {};
-    const query = new URLSearchParams({ token });
-    this.socket = new WebSocket(`ws://${location.host}/ws/${path}?${query}`);
-    this.opened = new Promise((resolve, reject) => {
-      this.socket.onopen = resolve;
-      this.rejectOpened = reject;
-    });
-    this.opened.catch(() => {}); // callers and onclose handle the error
-    this.socket.onmessage = ({ data }) => this.receive(JSON.parse(data));
-    this.socket.onclose = ({ code, reason }) => this.end(code, reason);
-  }
-
-  get isOpen() {
-    return this.socket.readyState === WebSocket.OPEN;
-  }
-
-  /** Send a message and return its answer.  Rejects with the server's error. */
-  async ask(message) {
-    await this.opened;
-    if (!this.isOpen) throw new ApiError("the connection to the studio has ended", 0);
-    const answer = new Promise((resolve, reject) => this.waiting.push({ resolve, reject }));
-    this.socket.send(JSON.stringify(message));
-    return answer;
-  }
-
-  /** Send a message without waiting for an answer. */
-  send(message) {
-    this.opened.then(
-      () => this.isOpen && this.socket.send(JSON.stringify(message)),
-      () => {},
-    ); // reported by onclose
-  }
-
-  receive(message) {
-    const asked = this.waiting.shift();
-    if (!asked) this.onmessage(message);
-    else if ("error" in message) asked.reject(new ApiError(message.error, 400));
-    else asked.resolve(message);
-  }
-
-  close() {
-    this.closed = true;
-    this.socket.close();
-  }
-
-  end(code, reason) {
-    const busy = code === TRY_LATER;
-    const error = busy ? new ApiError(reason, code) : new ApiError("the connection to the studio has ended", 0);
-    this.rejectOpened(error);
-    for (const { reject } of this.waiting.splice(0)) reject(error);
-    if (!this.closed) {
-      if (!busy) document.dispatchEvent(new Event("studiolost"));
-      this.onclose(error);
-    }
   }
 }

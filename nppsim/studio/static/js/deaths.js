@@ -1,20 +1,26 @@
 /* Panel "Where it dies": counts how episodes on a level or a category end, and draws a heat map of the deaths. */
 
+import { play } from "./agents.js";
+import { get } from "./api.js";
 import { element, table } from "./elements.js";
+import { levelOf } from "./planner.js";
 import { Scene } from "./scene.js";
 import { heatPicture } from "./watching.js";
 
-let latest = 0; // number of the latest request; answers to earlier ones are ignored
-
 const EPISODES = [64, 256, 1024];
+const MOST_LEVELS = 250; // of a category
+const REPORT_MS = 200;
 const SHOWN = 12; // levels in the table of a category, lowest success rate first
 
 export class Deaths {
-  /** heat: called with the positions of the deaths on this level, or null.  name: function that returns a level's
+  /** levels: cards of all levels.
+   *  heat: called with the positions of the deaths on this level, or null.  name: function that returns a level's
    *  name. */
-  constructor({ socket, level, agents, heat, name }) {
-    this.socket = socket;
+  constructor({ level, levels, agents, heat, name }) {
     this.level = level;
+    this.allLevels = levels;
+    this.agents = agents;
+    this.work = new AbortController(); // ends the episodes
     this.heat = heat;
     this.name = name;
     this.endings = [];
@@ -58,32 +64,51 @@ export class Deaths {
   }
 
   destroy() {
+    this.work.abort();
     this.scene?.destroy();
   }
 
-  count() {
-    [this.endings, this.levels, this.counting] = [[], [], true];
+  async count() {
+    [this.endings, this.counting] = [[], true];
     this.button.textContent = "Stop";
     this.meter.hidden = false;
     this.progress.style.width = "0";
     this.status.textContent = "";
     this.more.replaceChildren();
     this.heat(null);
-    const whole = this.where.value === "category";
-    this.number = ++latest;
-    this.socket.send({
-      deaths: {
-        number: this.number,
-        agent: this.agent.value,
-        level: whole ? null : this.level.id,
-        category: whole ? this.level.category : null,
-        episodes: Number(this.episodes.value),
-      },
-    });
+    this.work = new AbortController();
+    const { signal } = this.work;
+    try {
+      await this.play(signal);
+    } catch (error) {
+      if (!signal.aborted) this.status.textContent = error.message;
+    }
+    if (!signal.aborted) this.end();
+  }
+
+  async play(signal) {
+    const { category } = this.level;
+    const same = this.allLevels.filter((card) => card.category === category);
+    const chosen = same.filter((_, i) => i % Math.ceil(same.length / MOST_LEVELS) === 0);
+    this.levels = this.where.value === "category" ? chosen.map(({ id }) => id) : [this.level.id];
+    const each = Math.ceil(Number(this.episodes.value) / this.levels.length);
+    this.total = each * this.levels.length;
+    const levels = await Promise.all(
+      this.levels.map(async (id) => levelOf(id === this.level.id ? this.level : await get(`levels/${id}`))),
+    );
+    const agent = this.agents.find(({ id }) => id === this.agent.value);
+    let [endings, reported] = [[], 0];
+    for await (const { ending } of play(agent, { levels, episodes: each, endingsOnly: true }, signal)) {
+      if (ending) endings.push(ending);
+      const now = performance.now();
+      if (now - reported < REPORT_MS && this.endings.length + endings.length < this.total) continue;
+      if (endings.length) this.addEndings(endings);
+      [endings, reported] = [[], now];
+    }
   }
 
   stop() {
-    this.socket.send({ stop: "deaths" });
+    this.work.abort();
     this.end();
   }
 
@@ -91,17 +116,6 @@ export class Deaths {
     this.counting = false;
     this.button.textContent = "Start";
     this.meter.hidden = true;
-  }
-
-  /** Handle a message of the socket; return false if it is of another kind. */
-  receive(message) {
-    if (!("deaths" in message)) return false;
-    if (message.deaths !== this.number || !this.counting) return true; // answer to an earlier request
-    if ("levels" in message) [this.levels, this.total] = [message.levels, message.episodes];
-    if ("endings" in message) this.addEndings(message.endings);
-    if ("error" in message) this.status.textContent = message.error;
-    if ("error" in message || "counted" in message) this.end();
-    return true;
   }
 
   addEndings(endings) {

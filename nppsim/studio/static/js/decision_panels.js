@@ -178,7 +178,12 @@ export class DecisionPanels {
           rows.flatMap(([key, { components }]) => [
             element("tr", {}, element("th", { colspan: 2, text: key.replaceAll("_", " ") })),
             ...components.map((name, i) =>
-              element("tr", {}, element("td", { text: name.replaceAll("_", " ") }), element("td", { text: s[key][i] })),
+              element(
+                "tr",
+                {},
+                element("td", { text: name.replaceAll("_", " ") }),
+                element("td", { text: Number(s[key][i].toFixed(3)) }),
+              ),
             ),
           ]),
         ),
@@ -191,7 +196,7 @@ export class DecisionLog {
   constructor(layout) {
     this.layout = layout;
     this.decisions = [];
-    this.paths = []; // [{f, text}], text: paths of a run part
+    this.paths = []; // [{f, lengths}], lengths of the paths to the objective from a frame on
     this.running = []; // cumulative rewards after each decision, by term
   }
 
@@ -201,7 +206,7 @@ export class DecisionLog {
     this.running.push(sums);
     decision.index = this.decisions.length;
     this.decisions.push(decision);
-    if (paths) this.paths.push({ f: decision.f, text: paths });
+    if (paths) this.paths.push({ f: decision.f, lengths: paths });
   }
 
   /** Return the last decision made up to a frame. */
@@ -209,7 +214,7 @@ export class DecisionLog {
     return this.decisions.findLast(({ f }) => f <= frame) ?? null;
   }
 
-  /** Return the path lengths at a frame: {f, text}. */
+  /** Return the path lengths at a frame: {f, lengths}. */
   pathsAt(frame) {
     return this.paths.findLast(({ f }) => f <= frame) ?? null;
   }

@@ -1,13 +1,15 @@
-/* Checks of the edited level: diagnostics and the planner's search in the page, episodes of an agent on the server. */
+/* Checks of the edited level: diagnostics, the planner's search, and episodes of an agent. */
 
 import { levelFromDraft } from "../../../wasm/level.js";
-import { Socket, get } from "./api.js";
+import { play } from "./agents.js";
+import { get } from "./api.js";
 import { element, seconds } from "./elements.js";
 import { diagnostics } from "./level_checks.js";
 import { draftOf } from "./level_model.js";
 import { search } from "./planner.js";
 
 const PAUSE_MS = 500; // time without a change after which the level is checked
+const EPISODES = 64; // that an agent plays
 const SEARCHES = {
   searching: "The planner is looking for a run …",
   barred: "It cannot be finished in this state.",
@@ -72,18 +74,24 @@ export function showChecks(panel, editor, canvas, studio) {
     status.textContent = `${wins} of ${episodes}${episodes < of ? " so far" : ""} finished (${share} %)`;
   }
 
-  // Load the agents only on demand, since it takes seconds.
+  let agents = [];
+
+  // Load the agents only on demand, since it may take seconds.
   async function evaluateAgent() {
     if (!choice.options.length) {
       status.textContent = "Loading the agents …";
-      const { agents, why_none: why } = await get("agents");
+      const { agents: found, why_none: why } = await get("agents");
+      agents = found;
       choice.replaceChildren(...agents.map(({ id, name }) => element("option", { value: id, text: name })));
       choice.hidden = agents.length < 2;
       if (why) status.textContent = why;
     }
     if (!choice.options.length) return;
     status.textContent = `${choice.selectedOptions[0].text} plays …`;
-    checks.evaluate(editor.state, choice.value);
+    await checks.evaluate(
+      editor.state,
+      agents.find(({ id }) => id === choice.value),
+    );
   }
 
   const change = () => {
@@ -124,7 +132,7 @@ class Checks {
     this.listener = listener;
     this.timer = 0;
     this.work = new AbortController();
-    this.socket = null;
+    this.playing = new AbortController();
   }
 
   later(state, pause = PAUSE_MS) {
@@ -148,19 +156,28 @@ class Checks {
   }
 
   /** Let an agent play the level; a new call or a change ends the earlier one. */
-  evaluate(state, agent) {
-    this.socket?.close();
-    this.socket = new Socket("edit");
-    this.socket.onmessage = ({ evaluated, error }) =>
-      error ? this.listener.failed(error) : this.listener.evaluated(evaluated);
-    this.socket.onclose = ({ message }) => this.listener.failed(message);
-    this.socket.send({ evaluate: draftOf(state), agent });
+  async evaluate(state, agent) {
+    this.playing.abort();
+    this.playing = new AbortController();
+    const { signal } = this.playing;
+    const request = { levels: [levelFromDraft(draftOf(state))], episodes: EPISODES, endingsOnly: true };
+    let [wins, episodes] = [0, 0];
+    try {
+      for await (const { ending } of play(agent, request, signal)) {
+        if (!ending) continue;
+        episodes += 1;
+        if (ending[1] === "won") wins += 1;
+        this.listener.evaluated({ wins, episodes, of: EPISODES });
+      }
+    } catch (error) {
+      if (!signal.aborted) this.listener.failed(error.message);
+    }
   }
 
   close() {
     clearTimeout(this.timer);
     this.work.abort();
     this.work = new AbortController();
-    this.socket?.close();
+    this.playing.abort();
   }
 }

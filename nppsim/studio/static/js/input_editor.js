@@ -3,7 +3,8 @@
  * Branches are versions of the inputs with names; they are stored in the browser.
  */
 
-import { get, post, whileCompiling } from "./api.js";
+import { continued } from "./agents.js";
+import { get, whileCompiling } from "./api.js";
 import { PlayedRun, runDocument } from "./documents.js";
 import { element, panel, seconds } from "./elements.js";
 import { loadLevel } from "./engine.js";
@@ -214,7 +215,7 @@ class InputEditor {
     const stopPolling = whileCompiling((words) => (this.status.textContent = words));
     try {
       const before = inputs.subarray(0, frame);
-      const answer = await (request.agent ? this.playedFrom(before, request) : this.plannedFrom(before));
+      const answer = await (request.agent ? this.playedFrom(before, request.agent) : this.plannedFrom(before));
       this.add(`${answer.name} from ${frame}`, concatenated(Uint8Array, before, answer.inputs));
     } catch (error) {
       if (!this.work.signal.aborted) this.studio.failed(error);
@@ -226,9 +227,11 @@ class InputEditor {
   }
 
   /** Let an agent continue after some inputs. */
-  async playedFrom(before, request) {
-    const { inputs, name } = await post("continue", { level: this.level.id, inputs: text(before), ...request });
-    return { inputs: bytes(inputs), name };
+  async playedFrom(before, agent) {
+    if (this.run.outcome !== "running" && before.length >= this.run.frames)
+      throw new Error("the run has ended there; give an earlier frame");
+    const inputs = await continued(agent, levelOf(this.level), before, this.work.signal);
+    return { inputs, name: agent.name };
   }
 
   /** Let the planner continue after some inputs. */
@@ -429,8 +432,8 @@ class InputEditor {
       const { agents, why_none: whyNone } = await get("agents");
       if (!agents.length) this.studio.toast(whyNone);
       made.replaceWith(
-        ...agents.map(({ id, name }) =>
-          button(name, `let ${name} play on from the cursor`, (chosen) => this.proceed({ agent: id }, chosen)),
+        ...agents.map((agent) =>
+          button(agent.name, `let ${agent.name} play on from the cursor`, (chosen) => this.proceed({ agent }, chosen)),
         ),
       );
     };

@@ -1,7 +1,5 @@
 /* Overlays that draw an agent's observations and the paths to the objective onto the level. */
 
-import { bytes } from "./recording.js";
-
 const CELL = 12; // px, cell size of surroundings and of the lattice
 const LATTICE = [89, 51]; // lattice points along x and y
 const WALL = 65534; // first path length without a path
@@ -20,7 +18,7 @@ export const OVERLAYS = [
 /** Functions that draw an overlay with a Pen around the ninja's position.  seen: s of a decision document. */
 export const draw = {
   surroundings(pen, [x, y], seen) {
-    const values = bytes(seen.surroundings);
+    const values = seen.surroundings;
     const side = Math.round(Math.sqrt(values.length / PLANES.length));
     const [left, top] = [x - (side * CELL) / 2, y - (side * CELL) / 2];
     const c = pen.context;
@@ -91,10 +89,8 @@ export const draw = {
   },
 };
 
-/** Decode path lengths and draw their picture.  text: paths of a run part. */
-export function decodePaths(text) {
-  const data = bytes(text);
-  const field = new Uint16Array(data.buffer);
+/** Return path lengths and their picture.  field: Uint16Array, paths of a decision. */
+export function pathPicture(field) {
   let longest = 1;
   for (const value of field) if (value < WALL) longest = Math.max(longest, value);
   const picture = gridPicture(...LATTICE, (column, row) => {
@@ -121,9 +117,8 @@ export function gridPicture(columns, rows, colour) {
   return picture;
 }
 
-/** Show a greyscale observation (base64 of uint8) on a canvas. */
-export function showPicture(canvas, text, key, shape) {
-  const values = bytes(text);
+/** Show a greyscale observation, Uint8Array, on a canvas. */
+export function showPicture(canvas, values, key, shape) {
   const xFirst = key === "global_view";
   const [columns, rows] = xFirst ? shape : [shape[1], shape[0]];
   const picture = gridPicture(columns, rows, (column, row) => {

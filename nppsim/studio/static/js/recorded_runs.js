@@ -1,12 +1,13 @@
 /* Other runs to play against: the player's best run, stored runs and replays of the level, the planner, agents. */
 
-import { Socket, get, whileCompiling } from "./api.js";
+import { continued } from "./agents.js";
+import { get, whileCompiling } from "./api.js";
 import { runDocument } from "./documents.js";
 import { element, seconds } from "./elements.js";
 import { loadRun } from "./engine.js";
-import { planned } from "./planner.js";
+import { levelOf, planned } from "./planner.js";
 import { RUN_COLOURS } from "./player.js";
-import { Recording, emptyRun } from "./recording.js";
+import { Recording } from "./recording.js";
 
 const STORE = "nppsim.best";
 const bests = new Map(); // level id -> history of the best run in this tab
@@ -68,7 +69,7 @@ export class RecordedRuns {
   async loadAgents() {
     const { agents, why_none: whyNone } = await get("agents");
     if (!agents.length) this.studio.toast(whyNone);
-    const found = agents.map(({ id, name }) => this.playedSource(name, { agent: id, seed: 0, deterministic: true }));
+    const found = agents.map((agent) => this.playedSource(agent.name, { agent }));
     this.setSources([...this.sources.filter(({ request }) => !request?.agent), ...found]);
   }
 
@@ -231,24 +232,6 @@ async function playedRun(level, request) {
     if (!plan) throw new Error("the planner found no run of this level");
     return new Recording(runDocument(level, plan.inputs, "planner"), level);
   }
-  return new Promise((resolve, reject) => {
-    const socket = new Socket("watch");
-    let recording = null;
-    const end = (settle, what) => {
-      socket.close();
-      settle(what);
-    };
-    socket.onclose = reject;
-    socket.onmessage = ({ error, label, start, parts, over }) => {
-      if (error) end(reject, new Error(error));
-      else if (start)
-        recording = new Recording(emptyRun(label, null, start), level);
-      else if (parts) {
-        parts.forEach((part) => recording.append(part));
-        socket.send({ at: recording.frames }); // otherwise the server would stop after 600 frames
-        if (over) end(resolve, recording);
-      }
-    };
-    socket.send({ watch: { number: 0, level: level.id, runs: [request] } });
-  });
+  const inputs = await continued(request.agent, levelOf(level), new Uint8Array(), new AbortController().signal);
+  return new Recording(runDocument(level, inputs, request.agent.name), level);
 }

@@ -1,7 +1,7 @@
 /* View "Training": progress and learning curves of an experiment, and its newest weights at play; refreshed
  * automatically. */
 
-import { ApiError, Socket, get } from "./api.js";
+import { get } from "./api.js";
 import { Chart } from "./chart.js";
 import { element, panel } from "./elements.js";
 import { loadLevel } from "./engine.js";
@@ -69,11 +69,6 @@ class RunView {
         ),
       ),
     );
-    this.socket = new Socket("watch");
-    this.socket.onmessage = (message) =>
-      this.watching?.receive(message) || ("error" in message && studio.failed(new ApiError(message.error, 400)));
-    // too many tabs; app.js reports a lost studio
-    this.socket.onclose = (error) => error.status && studio.failed(error);
     this.back = () => studio.go(location.hash);
     document.addEventListener("studioback", this.back);
     this.refresher = setTimeout(() => this.refresh(), REFRESH_MS);
@@ -84,7 +79,6 @@ class RunView {
     clearTimeout(this.next);
     this.ended = true;
     document.removeEventListener("studioback", this.back);
-    this.socket.close();
     this.watching?.destroy();
     this.panels.destroy();
     for (const chart of this.charts.values()) chart.destroy();
@@ -205,18 +199,18 @@ class RunView {
     // spread over the gallery
     const { id } = this.levels[Math.floor(((this.episodes * 0.618) % 1) * this.levels.length)];
     this.episodes += 1;
-    const level = await loadLevel(id);
-    if (this.ended) return;
+    const [level, { agents }] = await Promise.all([loadLevel(id), get("agents")]);
+    const agent = agents.find((one) => one.id === run.agent);
+    if (this.ended || !agent) return;
     this.watching?.destroy();
     this.live.hidden = false;
     this.playing.textContent = `${titleOf(run)}: ${run.checkpoint.name}, on ${level.name}`;
     this.watching = new Watching(this.stage, level, {
-      socket: this.socket,
       failed: this.studio.failed,
       panels: this.panels,
       changed: () => this.settled(),
     });
-    this.watching.show([{ agent: run.agent, seed: this.episodes, deterministic: false }]);
+    this.watching.show([{ agent, seed: this.episodes, deterministic: false }]);
   }
 
   /** When an episode has been shown to its end, the next begins; not while the user looks at it. */

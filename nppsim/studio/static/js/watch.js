@@ -1,12 +1,13 @@
 /* View "Watch": runs of agents, the planner and recordings on one level, with the agents' decisions and
  * observations. */
 
-import { ApiError, Socket, get } from "./api.js";
+import { get, post } from "./api.js";
 import { Deaths } from "./deaths.js";
 import { element, table } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
+import { bytes, text as base64 } from "./recording.js";
 import { Watching } from "./watching.js";
 
 const MOST_RUNS = 6;
@@ -45,10 +46,6 @@ class Watch {
     this.levels = levels;
     this.agents = agents;
     this.recorded = recorded;
-    this.socket = new Socket("watch");
-    this.socket.onmessage = (message) => this.receive(message);
-    // too many tabs; app.js reports a lost studio
-    this.socket.onclose = (error) => error.status && studio.failed(error);
     this.back = () => studio.go(location.hash);
     document.addEventListener("studioback", this.back);
     this.panels = new DecisionPanels({
@@ -59,21 +56,20 @@ class Watch {
       changed: () => this.watching.player?.seek(this.watching.player.frame),
     });
     this.deaths = new Deaths({
-      socket: this.socket,
       level,
+      levels,
       agents,
       heat: (places) => this.watching.showHeat(places),
       name: (other) => levels.find((one) => one.id === other)?.name ?? other,
     });
     const stage = this.build(root, whyNone);
     this.watching = new Watching(stage, level, {
-      socket: this.socket,
       failed: studio.failed,
       panels: this.panels,
       changed: () => this.settled(),
-      differs: (difference) => this.showDifference(difference),
+      ended: (runs) => this.compare(runs).catch(studio.failed),
     });
-    this.requests = agents.slice(0, INITIAL_AGENTS).map(({ id }) => ({ agent: id, seed: 1, deterministic: false }));
+    this.requests = agents.slice(0, INITIAL_AGENTS).map((agent) => ({ agent, seed: 1, deterministic: false }));
     if (!this.requests.length) this.requests = [{ planner: true }];
     this.begin();
   }
@@ -81,7 +77,6 @@ class Watch {
   destroy() {
     clearTimeout(this.timer);
     document.removeEventListener("studioback", this.back);
-    this.socket.close();
     this.watching.destroy();
     this.deaths.destroy();
     this.panels.destroy();
@@ -172,7 +167,7 @@ class Watch {
   listRuns() {
     this.list.replaceChildren(...this.requests.map((request, index) => this.row(request, index)));
     const choices = [
-      ...this.agents.map(({ id, name }) => [name, { agent: id, seed: 1, deterministic: false }]),
+      ...this.agents.map((agent) => [agent.name, { agent, seed: 1, deterministic: false }]),
       ["the planner", { planner: true }],
       ["the planner (score)", { planner: "score" }],
       ["the planner (all gold)", { planner: "all-gold" }],
@@ -214,7 +209,7 @@ class Watch {
         this.begin();
       },
     });
-    const agent = this.agents.find(({ id }) => id === request.agent);
+    const { agent } = request;
     const same = (other) => other.request.replay === request.replay && other.request.recording === request.recording;
     const name =
       agent?.name ??
@@ -250,15 +245,22 @@ class Watch {
     );
   }
 
-  receive(message) {
-    if (this.watching.receive(message) || this.deaths.receive(message)) return;
-    if ("error" in message) this.studio.failed(new ApiError(message.error, 400));
+  /** Compare the first run with the others. */
+  async compare([first, ...others]) {
+    const { player } = this.watching;
+    for (const other of others) {
+      const inputs = [first, other].map(({ played }) => base64(played.inputs));
+      const difference = await post("differences", { map: base64(bytes(this.level.map)), inputs });
+      if (player !== this.watching.player) return; // other runs are shown now
+      const labels = [first, other].map(({ index }) => player.runs[index].recording.label);
+      this.showDifference(labels, difference);
+    }
   }
 
-  showDifference({ runs: [a, b], difference: { inputs_part: inputs, positions_part: positions, marks, total } }) {
-    const [first, other] = [a, b].map(
-      (run) => this.watching.player.runs[this.watching.runs[run].index]?.recording.label,
-    );
+  /** labels: of both runs.  difference: RunDifference of nppsim.replays.diff. */
+  showDifference(labels, difference) {
+    const [first, other] = labels;
+    const { inputs_part: inputs, positions_part: positions, marks, total } = difference;
     const jump = (frame) =>
       frame === null
         ? "never"

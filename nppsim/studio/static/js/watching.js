@@ -1,49 +1,49 @@
-/* Shows runs of one level while they are played: connects the watch socket, a player and the panels of decisions.
+/* Shows runs of one level while they are played: a player, and the panels of the agents' decisions.
  *
- *     const watching = new Watching(root, level, { socket, failed, panels });
- *     watching.show([{ agent: "0", seed: 1, deterministic: false }, { planner: true }, { replay: 3 }]);
+ *     const watching = new Watching(root, level, { failed, panels });
+ *     watching.show([{ agent, seed: 1, deterministic: false }, { planner: true }, { replay: 3 }]);
  *     watching.destroy();
  */
 
-import { ApiError, whileCompiling } from "./api.js";
+import { play } from "./agents.js";
+import { get, whileCompiling } from "./api.js";
 import { DecisionLog } from "./decision_panels.js";
-import { decodePaths, draw, gridPicture } from "./overlays.js";
-import { withInputs } from "./planner.js";
+import { PlayedRun } from "./documents.js";
+import { draw, gridPicture, pathPicture } from "./overlays.js";
+import { PLANNERS, levelOf, planned } from "./planner.js";
 import { Player, RUN_COLOURS } from "./player.js";
-import { emptyRun } from "./recording.js";
+import { bytes, concatenated, emptyRun } from "./recording.js";
 
-let latest = 0; // number of the latest request; answers to earlier ones are ignored
-
-const REPORT_EVERY = 20; // frames between two reports of the displayed frame to the server
 const REWARD_FRAMES = 40; // frames for which a reward is displayed
-const HIDDEN_TERMS = new Set(["time", "shaping", "closest"]); // reward terms of almost every decision, which are not displayed
+const HIDDEN_TERMS = new Set(["time", "shaping", "closest"]); // terms of almost every decision, not displayed
 const HEAT = { cell: 12, columns: 88, rows: 50 };
 
 export class Watching {
-  /** root: element for the player.  panels: panels of decisions, or null.  changed: called when a run begins, ends or
-   *  fails.
-   *  differs: called with the message on the difference between two runs. */
-  constructor(root, level, { socket, failed, panels = null, changed = () => {}, differs = (_) => {} }) {
+  /** root: element for the player.  level: level document.  panels: panels of decisions, or null.
+   *  changed: called when a run begins, ends or fails.
+   *  ended: called with the runs that have not failed when all have ended. */
+  constructor(root, level, { failed, panels = null, changed = () => {}, ended = (_) => {} }) {
     this.level = level;
-    this.socket = socket;
     this.failed = failed;
     this.panels = panels;
     this.changed = changed;
-    this.differs = differs;
+    this.ended = ended;
     this.root = root;
     this.player = null;
     this.heat = null;
-    this.requests = [];
     this.paths = new Map();
-    this.number = 0;
-    this.work = new AbortController(); // ends searches of the planner
+    this.runs = [];
+    this.work = new AbortController(); // ends the work for earlier runs
   }
 
+  /** Show runs: {agent: card, seed, deterministic}, {planner: true or objective}, {replay: number},
+   *  {recording: number} or {label, inputs}. */
   show(requests) {
+    this.work.abort();
+    this.work = new AbortController();
     this.player?.destroy();
-    this.requests = requests;
-    this.runs = requests.map(() => ({ index: null, log: null, over: null, error: null }));
-    [this.reported, this.paths] = [0, new Map()];
+    this.runs = requests.map((request) => ({ request, index: null, played: null, log: null, over: null, error: null }));
+    this.paths = new Map();
     this.root.replaceChildren();
     this.player = new Player(this.root, { level: this.level });
     this.player.overlay = (frame) => this.overlay(frame);
@@ -51,23 +51,9 @@ export class Watching {
     this.player.state.textContent = "getting ready …";
     this.stopPolling?.();
     this.stopPolling = whileCompiling((text) => (this.player.state.textContent = text));
-    this.number = ++latest;
-    this.send(requests, this.number);
-    this.changed();
-  }
-
-  /** Request the runs from the server, those of the planner after their search. */
-  async send(requests, number) {
-    this.work.abort();
-    this.work = new AbortController();
     const { signal } = this.work;
-    const ready = (request) =>
-      withInputs(this.level, request, { signal }).catch((error) => {
-        if (!signal.aborted) this.failed(error);
-        return { label: "planner", inputs: "" };
-      });
-    const runs = await Promise.all(requests.map(ready));
-    if (!signal.aborted) this.socket.send({ watch: { number, level: this.level.id, runs } });
+    for (const one of this.runs) this.play(one, signal).catch((error) => signal.aborted || this.fail(one, error));
+    this.changed();
   }
 
   destroy() {
@@ -80,48 +66,73 @@ export class Watching {
     return this.runs.every(({ over, error }) => over || error);
   }
 
-  /** Handle a message of the socket; return false if it is of another kind. */
-  receive(message) {
-    if (!("watch" in message)) return false;
-    if (message.watch !== this.number) return true; // answer to an earlier request
-    if ("difference" in message) this.differs(message);
-    else if ("error" in message) {
-      for (const one of "run" in message ? [this.runs[message.run]] : this.runs) one.error = message.error;
-      this.stopPolling();
-      this.failed(new ApiError(message.error, 400));
-      this.settle();
-    } else if ("start" in message) this.begin(message);
-    else this.extend(message);
-    return true;
+  async play(one, signal) {
+    const { agent, ...request } = one.request;
+    if (!agent) {
+      const { label, inputs } = await this.inputsOf(one.request, signal);
+      signal.throwIfAborted();
+      this.begin(one, label);
+      this.extend(one, inputs);
+      this.end(one, one.played.game.outcome);
+      return;
+    }
+    for await (const message of play(agent, { ...request, levels: [levelOf(this.level)] }, signal)) {
+      const { layout, decisions, ending } = message;
+      if (layout) this.begin(one, `${agent.name} · ${request.seed}`, layout);
+      for (const decision of decisions ?? []) one.log.add(decision, decision.paths);
+      if (decisions) this.extend(one, concatenated(Uint8Array, ...decisions.map(({ inputs }) => inputs)));
+      if (ending) this.end(one, ending[1]);
+    }
   }
 
-  begin({ run, label, start, facts, layout }) {
+  /** Return {label, inputs} of a run of the planner, a replay or a recording. */
+  async inputsOf(request, signal) {
+    if (request.planner) {
+      const objective = request.planner === true ? "time" : request.planner;
+      const plan = await planned(this.level, objective, { signal });
+      if (!plan) throw new Error("the planner found no run of this level");
+      return { label: PLANNERS[objective], inputs: plan.inputs };
+    }
+    const [[kind, number]] = Object.entries(request);
+    const { label, inputs } = "inputs" in request ? request : await get(`${kind}s/${number}/run`);
+    return { label, inputs: bytes(inputs) };
+  }
+
+  begin(one, label, layout = null) {
     this.stopPolling();
-    const one = this.runs[run];
     one.index = this.player.runs.length;
-    one.log = layout ? new DecisionLog(layout) : null;
-    one.facts = facts;
-    const name = this.requests[run].seed > 0 ? `${label} · ${this.requests[run].seed}` : label;
-    this.player.add(emptyRun(name, RUN_COLOURS[run % RUN_COLOURS.length], start));
-    if (run === 0) this.player.follow(one.index); // also if another run was ready earlier
+    one.played = new PlayedRun(this.level);
+    one.played.edit(0, []);
+    one.log = layout && new DecisionLog(layout);
+    const number = this.runs.indexOf(one);
+    this.player.add(emptyRun(label, RUN_COLOURS[number % RUN_COLOURS.length], this.level.start));
+    if (number === 0) this.player.follow(one.index); // also if another run was ready earlier
     if (this.player.runs.length === 1) this.player.play();
   }
 
-  extend({ run, parts, over }) {
-    const one = this.runs[run];
-    for (const { decision, paths } of parts) if (decision) one.log.add(decision, paths);
-    if (over) {
-      one.over = over;
-      if (parts.length) parts[parts.length - 1].outcome = over; // may be a time-out, which run parts do not know
-    }
-    this.player.extend(one.index, parts);
+  extend(one, inputs) {
+    this.player.extend(one.index, [one.played.extend(inputs)]);
     if (one.log && this.followed === one) this.panels?.updateCharts();
-    if (over) this.settle();
+  }
+
+  /** End a run; the outcome may be a time-out, which the simulator does not know. */
+  end(one, outcome) {
+    one.over = outcome;
+    this.player.runs[one.index].recording.outcome = outcome;
+    this.settle();
+  }
+
+  fail(one, error) {
+    one.error = error.message;
+    this.stopPolling();
+    this.failed(error);
+    this.settle();
   }
 
   settle() {
     this.player.growing = !this.done;
     this.player.runs.forEach((_, i) => this.player.showEnd(i));
+    if (this.done) this.ended(this.runs.filter(({ over }) => over));
     this.changed();
   }
 
@@ -130,12 +141,8 @@ export class Watching {
     return this.runs.find(({ index }) => index !== null && index === this.player.main) ?? null;
   }
 
-  /** Return the drawing functions for a frame; also report the frame to the server and to the panels. */
+  /** Return the drawing functions for a frame; also report the frame to the panels. */
   overlay(frame) {
-    if (Math.abs(frame - this.reported) >= REPORT_EVERY) {
-      this.reported = frame;
-      this.socket.send({ at: frame });
-    }
     const one = this.followed;
     if (this.panels && this.panels.log !== (one?.log ?? null)) this.panels.set(one?.log ?? null);
     this.panels?.seek(frame);
@@ -155,8 +162,8 @@ export class Watching {
     const at = this.player.runs[one.index].recording.points[decision.f];
     if (this.panels.chosen.has("paths")) {
       const paths = one.log.pathsAt(frame);
-      if (paths && !this.paths.has(paths.text)) this.paths.set(paths.text, decodePaths(paths.text));
-      if (paths) draw.paths(pen, at, this.paths.get(paths.text));
+      if (paths && !this.paths.has(paths)) this.paths.set(paths, pathPicture(paths.lengths));
+      if (paths) draw.paths(pen, at, this.paths.get(paths));
     }
     for (const name of ["surroundings", "foresight"]) {
       if (this.panels.chosen.has(name) && name in decision.s) draw[name](pen, at, decision.s, one.log.layout, decision);

@@ -1,0 +1,79 @@
+/* Episodes of agents: in a worker, or on the server for agents that the page cannot run.
+ *
+ *     for await (const { decisions, ending } of play(agent, { levels: [levelOf(level)], seed: 1 }, signal)) ...
+ */
+
+import { getBytes, postForLines } from "./api.js";
+import { bytes, text } from "./recording.js";
+import { levelToBytes } from "../../../wasm/level.js";
+
+const DEFAULTS = { episodes: 1, seed: 0, deterministic: false, inputs: new Uint8Array(), endingsOnly: false };
+
+/**
+ * Let an agent play; the messages are those of nppsim/wasm/agent_worker.js.  Ends with an AbortError after an abort.
+ * @param {{id: string, in_page: boolean}} agent - card of the agent
+ * @param {Record<string, any>} request - levels, and deviations from DEFAULTS
+ * @param {AbortSignal} signal
+ * @returns {AsyncGenerator<Record<string, any>>}
+ */
+export async function* play(agent, request, signal) {
+  /** @type {Record<string, any>} */
+  const whole = { ...DEFAULTS, ...request };
+  const path = `agents/${encodeURIComponent(agent.id)}`;
+  const messages = agent.in_page ? inWorker(path, whole, signal) : onServer(path, whole, signal);
+  for await (const message of messages) {
+    if (message.error) throw new Error(message.error);
+    yield message;
+  }
+}
+
+async function* inWorker(path, request, signal) {
+  const policy = await getBytes(`${path}/policy`);
+  const worker = new Worker(new URL("../../../wasm/agent_worker.js", import.meta.url), { type: "module" });
+  const received = [];
+  let wake = () => {};
+  const receive = (message) => {
+    received.push(message);
+    wake();
+  };
+  worker.onmessage = ({ data }) => receive(data);
+  worker.onerror = ({ message }) => receive({ error: `the agent failed: ${message}` });
+  signal.addEventListener("abort", () => wake());
+  try {
+    worker.postMessage({ ...request, policy });
+    for (;;) {
+      signal.throwIfAborted();
+      const message = received.shift();
+      if (message?.done) return;
+      if (message) yield message;
+      else await new Promise((resolve) => (wake = () => resolve(null)));
+    }
+  } finally {
+    worker.terminate();
+  }
+}
+
+async function* onServer(path, whole, signal) {
+  const { levels, inputs, endingsOnly, ...request } = whole;
+  const maps = levels.map((level) => text(levelToBytes(level)));
+  const body = { ...request, maps, inputs: text(inputs), endings_only: endingsOnly };
+  let layout = {};
+  for await (const message of postForLines(`${path}/play`, body, signal)) {
+    layout = message.layout ?? layout;
+    for (const decision of message.decisions ?? []) {
+      decision.inputs = bytes(decision.inputs);
+      decision.paths &&= new Uint16Array(bytes(decision.paths).buffer);
+      for (const [key, { picture }] of Object.entries(layout))
+        decision.s[key] = picture ? bytes(decision.s[key]) : Float32Array.from(decision.s[key]);
+    }
+    yield message;
+  }
+}
+
+/** Let an agent continue after some inputs; resolves to the inputs that it adds. */
+export async function continued(agent, level, inputs, signal) {
+  const added = [];
+  for await (const { decisions = [] } of play(agent, { levels: [level], inputs, deterministic: true }, signal))
+    for (const decision of decisions) added.push(...decision.inputs);
+  return Uint8Array.from(added);
+}
