@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Route
 
 from nppsim.errors import UserError
 from nppsim.replays.replay import Replay
-from nppsim.studio.documents import Document, input_bytes, map_level
+from nppsim.studio.documents import Document, input_bytes, level_of
 from nppsim.studio.errors import StudioError, read_message
 
 THREADS = 2  # number of threads in which agents play
@@ -66,7 +66,7 @@ async def _differences(request: Request) -> JSONResponse:
     def compare() -> Document:
         from nppsim.replays.diff import compare_replays
 
-        level = map_level(message["map"])
+        level = level_of(message["map"])
         runs = [Replay(level, input_bytes(inputs), name="a run") for inputs in message["inputs"]]
         if len(runs) != 2:
             raise StudioError("give the inputs of two runs")

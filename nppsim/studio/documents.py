@@ -53,15 +53,15 @@ run part: frames added to a run in progress
 """
 
 import base64
-import binascii
 from typing import Any
 
 import numpy as np
 
+from nppsim.errors import UserError
 from nppsim.levels import kinds
 from nppsim.levels.ids import episode_of
 from nppsim.levels.level import Level
-from nppsim.studio.errors import HELP, StudioError
+from nppsim.studio.errors import StudioError
 
 Document = dict[str, Any]
 
@@ -91,20 +91,22 @@ def packed_text(data: np.ndarray | bytes) -> str:
     return base64.b64encode(bytes(data)).decode("ascii")
 
 
+def level_of(text: str) -> Level:
+    """Return the level of a map file in base64.  Raises LevelError, and StudioError for other text."""
+    try:
+        return Level.from_bytes(base64.b64decode(text, validate=True), "the level")
+    except ValueError as error:
+        if isinstance(error, UserError):
+            raise
+        raise StudioError(f"map must be base64 ({error})") from error
+
+
 def input_bytes(text: Any) -> np.ndarray:
     """Decode base64 text into input bytes, uint8[frames]."""
     try:
         inputs = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
-    except (binascii.Error, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise StudioError(f"inputs must be base64 ({error})") from error
     if inputs.max(initial=0) > 15:
         raise StudioError("each byte of inputs must be 0 to 15")
     return inputs
-
-
-def map_level(text: str) -> Level:
-    """Decode base64 text into a level.  Raises StudioError or LevelError."""
-    try:
-        return Level.from_bytes(base64.b64decode(text, validate=True), "the level")
-    except binascii.Error as error:
-        raise StudioError(f"a map must be base64 ({error}); {HELP}") from error

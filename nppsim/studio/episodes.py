@@ -22,7 +22,7 @@ from nppsim.levels.level import Level
 from nppsim.observe.layout import SPECS
 from nppsim.physics.outcomes import UNFINISHED
 from nppsim.studio.agents import Decision, StudioAgent
-from nppsim.studio.documents import Document, input_bytes, map_level, packed_text
+from nppsim.studio.documents import Document, input_bytes, level_of, packed_text
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
 
@@ -33,7 +33,7 @@ _DIGITS = 3  # decimal places of displayed numbers
 
 def messages(agent: StudioAgent, request: Document) -> Generator[Document, None, None]:
     """Play episodes and yield the messages (see above).  request: PLAY.  Raises StudioError for an invalid request."""
-    levels = [map_level(data) for data in request["maps"]]
+    levels = [level_of(data) for data in request["maps"]]
     if not (1 <= len(levels) <= MAX_LEVELS and 1 <= request["episodes"] * len(levels) <= MAX_EPISODES):
         raise StudioError(f"an agent plays 1 to {MAX_EPISODES:,} episodes on at most {MAX_LEVELS:,} levels")
     if not 0 <= request["seed"] <= _MAX_SEED:
