@@ -3,7 +3,6 @@
     GET  /api/agents               cards of the agents (``AgentRegistry.agents``)
     GET  /api/agents/{id}/policy   file of an agent for the page (``rl.policy.browser``)
     POST /api/agents/{id}/play     PLAY -> one line of JSON per message
-    POST /api/differences          {"map", "inputs": [two runs]} -> ``nppsim.replays.diff.Difference``
     GET  /api/experiment           state of the displayed experiment, or null
 
 PLAY is {"maps": [base64 of map files], "episodes", "seed", "deterministic", "inputs": base64 of inputs to play first,
@@ -22,7 +21,6 @@ import binascii
 import json
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from itertools import islice
 
 import numpy as np
@@ -37,9 +35,7 @@ from nppsim.errors import UserError
 from nppsim.levels.level import Level
 from nppsim.observe.layout import SPECS
 from nppsim.physics.outcomes import UNFINISHED
-from nppsim.replays.diff import compare_replays
-from nppsim.replays.replay import Replay
-from nppsim.studio.agents import Decision, StudioAgent
+from nppsim.studio.agents import Decision, StudioAgent, layout_document
 from nppsim.studio.documents import Document, input_bytes, packed_text
 from nppsim.studio.errors import HELP, StudioError, read_message
 from nppsim.studio.game import Game
@@ -131,21 +127,6 @@ def _numbers(values: np.ndarray, digits: int) -> list[float]:
     return np.round(values.astype(np.float64).ravel(), digits).tolist()
 
 
-def layout_document(keys: Sequence[str]) -> Document:
-    """Describe ``s`` of a decision document: key -> description of the observation.
-
-    Each description is {"shape", "picture": true for an image, "components": names along the last axis}.
-    """
-    return {
-        key: {
-            "shape": list(SPECS[key].shape),
-            "picture": SPECS[key].dtype == "uint8",
-            "components": list(SPECS[key].components),
-        }
-        for key in keys
-    }
-
-
 class PathTracker:
     """Path lengths of a game's current state, recomputed when a door or an exit changes.  bank: has a single level."""
 
@@ -197,19 +178,6 @@ async def _play(request: Request) -> Response:
     return StreamingResponse(_lines(documents, studio.limiter), media_type="application/x-ndjson")
 
 
-async def _differences(request: Request) -> JSONResponse:
-    message = await read_message(request, {"map": str, "inputs": [str]})
-
-    def compare() -> Document:
-        level = _level(message["map"])
-        runs = [Replay(level, input_bytes(inputs), name="a run") for inputs in message["inputs"]]
-        if len(runs) != 2:
-            raise StudioError("give the inputs of two runs")
-        return asdict(compare_replays(runs[0], runs[1])[0])
-
-    return JSONResponse(await to_thread.run_sync(compare, limiter=request.app.state.studio.limiter))
-
-
 def _agents(request: Request) -> JSONResponse:
     return JSONResponse(request.app.state.studio.registry.agents())
 
@@ -228,6 +196,5 @@ routes: list[BaseRoute] = [
     Route("/api/agents", _agents),
     Route("/api/agents/{id}/policy", _policy),
     Route("/api/agents/{id}/play", _play, methods=["POST"]),
-    Route("/api/differences", _differences, methods=["POST"]),
     Route("/api/experiment", _experiment),
 ]
