@@ -15,13 +15,15 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from nppsim.errors import UserError
 from nppsim.levels.level import Level
-from nppsim.planner.search import PlanStart
+
+if TYPE_CHECKING:
+    from nppsim.planner.search import PlanStart
 
 GROUP = "nppsim.agents"
 
@@ -89,7 +91,7 @@ class StudioAgent(Protocol):
     observations: tuple[str, ...]
 
     def play(
-        self, level: Level, *, seed: int = 0, deterministic: bool = False, start: PlanStart | None = None
+        self, level: Level, *, seed: int = 0, deterministic: bool = False, start: "PlanStart | None" = None
     ) -> Generator[Decision, None, None]:
         """Play one episode until it ends or the iterator is closed.
 

@@ -9,8 +9,9 @@ import pytest
 
 from nppsim import simulate
 from nppsim.bank import LevelBank
-from nppsim.studio.documents import FrameWriter, about_level, level_document, packed_text, run_document
+from nppsim.studio.documents import about_level, packed_text
 from nppsim.studio.game import Game
+from nppsim.studio.writers import FrameWriter, level_document, run_document
 
 from places import ROOT
 from wasm_calls import NODE, needs_node
