@@ -62,13 +62,6 @@ def test_library_foreign_file_raises_error(tmp_path, data):
         Library([tmp_path / "file"])
 
 
-def test_levels_listed_in_order(pack):
-    library = Library([pack])
-    ids = [card["id"] for card in library.levels()["levels"]]
-    documents = list(map(library.document, ids))
-    assert [one["next"] for one in documents] == [*ids[1:], None]
-
-
 def test_library_default_levels_are_shipped():
     shown = Library().levels()
     assert len(shown["levels"]) == 30 and not shown["problems"]
