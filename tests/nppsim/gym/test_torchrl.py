@@ -3,7 +3,7 @@
 import gymnasium
 import pytest
 
-from nppsim.gym.env import ENV_ID
+from nppsim.gym import ENV_ID
 
 from worlds import straight
 
