@@ -3,7 +3,6 @@
     GET  /api/agents               cards of the agents (``AgentRegistry.agents``)
     GET  /api/agents/{id}/policy   file of an agent for the page (``rl.policy.browser``)
     POST /api/agents/{id}/play     PLAY -> one line of JSON per message (``episodes``)
-    POST /api/differences          {"map", "inputs": [two runs]} -> ``nppsim.replays.diff.Difference``
     GET  /api/experiment           state of the displayed experiment, or null
 
 If the page stops to read, an episode waits.
@@ -11,7 +10,6 @@ If the page stops to read, an episode waits.
 
 import json
 from collections.abc import AsyncIterator, Generator, Iterator
-from dataclasses import asdict
 from itertools import islice
 
 from anyio import CapacityLimiter, to_thread
@@ -20,9 +18,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from nppsim.errors import UserError
-from nppsim.replays.replay import Replay
-from nppsim.studio.documents import Document, input_bytes, level_of
-from nppsim.studio.errors import StudioError, read_message
+from nppsim.studio.documents import Document
+from nppsim.studio.errors import read_message
 
 THREADS = 2  # number of threads in which agents play
 _LINES_PER_PART = 8
@@ -60,21 +57,6 @@ async def _play(request: Request) -> Response:
     return StreamingResponse(_lines(documents, studio.limiter), media_type="application/x-ndjson")
 
 
-async def _differences(request: Request) -> JSONResponse:
-    message = await read_message(request, {"map": str, "inputs": [str]})
-
-    def compare() -> Document:
-        from nppsim.replays.diff import compare_replays
-
-        level = level_of(message["map"])
-        runs = [Replay(level, input_bytes(inputs), name="a run") for inputs in message["inputs"]]
-        if len(runs) != 2:
-            raise StudioError("give the inputs of two runs")
-        return asdict(compare_replays(runs[0], runs[1])[0])
-
-    return JSONResponse(await to_thread.run_sync(compare, limiter=request.app.state.studio.limiter))
-
-
 def _agents(request: Request) -> JSONResponse:
     return JSONResponse(request.app.state.studio.registry.agents())
 
@@ -93,6 +75,5 @@ routes: list[BaseRoute] = [
     Route("/api/agents", _agents),
     Route("/api/agents/{id}/policy", _policy),
     Route("/api/agents/{id}/play", _play, methods=["POST"]),
-    Route("/api/differences", _differences, methods=["POST"]),
     Route("/api/experiment", _experiment),
 ]

@@ -21,6 +21,7 @@ import numpy as np
 
 from nppsim.errors import UserError
 from nppsim.levels.level import Level
+from nppsim.observe.layout import SPECS
 
 if TYPE_CHECKING:
     from nppsim.planner.search import PlanStart
@@ -145,3 +146,18 @@ def find_plugin() -> Plugin | None:
     if len(found) > 1:
         raise AgentError(f"{len(found)} plug-ins play agents ({', '.join(found)}); uninstall all but one")
     return next((entry.load()() for entry in found.values()), None)
+
+
+def layout_document(keys: Sequence[str]) -> dict[str, Any]:
+    """Describe observations for the page: key -> description.
+
+    Each description is {"shape", "picture": true for an image, "components": names along the last axis}.
+    """
+    return {
+        key: {
+            "shape": list(SPECS[key].shape),
+            "picture": SPECS[key].dtype == "uint8",
+            "components": list(SPECS[key].components),
+        }
+        for key in keys
+    }

@@ -83,15 +83,15 @@ def _colours(_: Request) -> Response:
 
 
 def _state(request: Request) -> JSONResponse:
-    """Return {"follows": true if an experiment is displayed, "demonstrations", "folders", "differences", "compiled"}.
+    """Return {"follows": true if an experiment is displayed, "demonstrations", "folders", "compiled"}.
 
-    demonstrations, folders, differences: true; a site of files cannot write demonstrations and levels, or compare runs.
+    demonstrations, folders: true; a site of files cannot write demonstrations and levels.
     compiled: number of functions compiled so far while Numba compiles kernels, else null.
     """
     studio = _studio(request)
     progress = sys.modules.get("nppsim._numba.progress")  # is imported with the first kernel
     compiled = progress.compilation.count if progress and progress.compilation.busy else None
-    can = dict.fromkeys(("demonstrations", "folders", "differences"), True)
+    can = dict.fromkeys(("demonstrations", "folders"), True)
     return JSONResponse({"follows": studio.registry.has_experiment, "compiled": compiled} | can)
 
 

@@ -21,7 +21,7 @@ from nppsim.bank import LevelBank
 from nppsim.levels.level import Level
 from nppsim.observe.layout import SPECS
 from nppsim.physics.outcomes import UNFINISHED
-from nppsim.studio.agents import Decision, StudioAgent
+from nppsim.studio.agents import Decision, StudioAgent, layout_document
 from nppsim.studio.documents import Document, input_bytes, level_of, packed_text
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
@@ -94,21 +94,6 @@ def _observation_value(key: str, values: np.ndarray) -> str | list[float]:
 
 def _numbers(values: np.ndarray, digits: int) -> list[float]:
     return np.round(values.astype(np.float64).ravel(), digits).tolist()
-
-
-def layout_document(keys: Sequence[str]) -> Document:
-    """Describe ``s`` of a decision document: key -> description of the observation.
-
-    Each description is {"shape", "picture": true for an image, "components": names along the last axis}.
-    """
-    return {
-        key: {
-            "shape": list(SPECS[key].shape),
-            "picture": SPECS[key].dtype == "uint8",
-            "components": list(SPECS[key].components),
-        }
-        for key in keys
-    }
 
 
 class PathTracker:

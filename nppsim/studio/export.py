@@ -23,7 +23,7 @@ from nppsim.studio.library import Library
 STATIC = Path(__file__).parent / "static"
 WASM = Path(wasm.__file__).parent
 INDEX, WORKER = "index.html", "worker.js"
-_STATE = {"follows": False, "compiled": None, "demonstrations": False, "folders": False, "differences": False}
+_STATE = {"follows": False, "compiled": None, "demonstrations": False, "folders": False}
 _COMPRESSED = ".gz"
 _IMPORTED = re.compile(r'from "(\.[^"]+\.js)"')
 

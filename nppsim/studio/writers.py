@@ -1,9 +1,8 @@
-"""Documents of levels and runs (``documents``) for exported pages, and of runs that agents play on the server.
+"""Documents of levels and runs (``documents``) for exported pages.
 
 The page of the studio computes the same documents by itself (static/js/documents.js).
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -91,10 +90,6 @@ class FrameWriter:
         # for each entity, how many numbers follow ``bits`` in ``c`` of a frame document
         self._numbers = np.where(np.isin(kind, kinds.AIMING), 5, 2).tolist()
         self._places = np.concatenate([geometry.entity_xy, np.zeros((self._count, 3))], axis=1)
-        self.reset()
-
-    def reset(self) -> None:
-        """Include all entities in the next frame document; to be called after a jump in time."""
         self._last_bytes = b""  # bytes of the entities and movers at the last call of ``changes``
         self._before: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -114,7 +109,7 @@ class FrameWriter:
         return document
 
     def changes(self) -> dict[int, list[float]]:
-        """Return ``c`` of a frame document: the entities that changed since the last call, or all after a ``reset``."""
+        """Return ``c`` of a frame document: the entities that changed since the last call, or all at the first."""
         entities, movers = self._game.entities, self._game.movers
         entity_bytes = entities.tobytes() + movers.tobytes()
         if entity_bytes == self._last_bytes:  # as in most frames of most levels
@@ -144,61 +139,6 @@ class FrameWriter:
         return bits
 
 
-class RunWriter:
-    """Writer of the run parts (see above) of a run that is being played.
-
-    bank: bank with a single level.
-    game: the game being played; by default a new one.
-    advance: function that plays inputs on ``game``, by default ``game.play``.
-    start: frame document of the first state.
-    """
-
-    def __init__(self, bank: LevelBank, game: Game | None = None, advance: Callable[[np.ndarray], int] | None = None):
-        self.game = game or Game(bank)
-        self._advance = advance or self.game.play
-        self._writer = FrameWriter(self.game)
-        self.start = self._writer.frame()
-        self._shown = _rounded(self.start["c"])  # entity index -> [bits, x, y, ...] written last, rounded
-
-    def jumped(self) -> None:
-        """Continue from the game's state after a jump in time."""
-        self._writer.reset()
-        self._shown = _rounded(self._writer.changes())
-
-    def play(self, inputs: np.ndarray) -> Document:
-        """Play inputs (uint8[frames]) until the inputs or the episode end; return the frames played as a run part.
-
-        Raises StudioError for more than MAX_CHANGES entity changes.
-        """
-        inputs = np.ascontiguousarray(inputs, np.uint8)
-        game, before = self.game, self.game.frame
-        track, changes = np.zeros((len(inputs), 8)), []
-        for k in range(len(inputs)):
-            if not self._advance(inputs[k : k + 1]):
-                break
-            fields = game.ninja.item()  # three times as fast as access by field
-            x, y, vx, vy, state, floor_x, floor_y, airborne = [fields[i] for i in _NINJA]
-            track[k] = (
-                *(x * POSITION_STEPS, y * POSITION_STEPS, vx * SPEED_STEPS, vy * SPEED_STEPS),
-                *(state + AIRBORNE * airborne, floor_x * NORMAL_STEPS, floor_y * NORMAL_STEPS, fields[_GOLD]),
-            )
-            for i, look in _rounded(self._writer.changes()).items():
-                if look != self._shown[i]:
-                    self._shown[i] = look
-                    changes.append([before + k + 1, i, *look])
-            if len(changes) > MAX_CHANGES:
-                raise StudioError(f"too many entities move in this run (up to frame {game.frame}): shorten it")
-        limits, played = np.iinfo(np.int16), game.frame - before
-        packed = np.clip(np.rint(track[:played]), limits.min, limits.max).astype("<i2")
-        return {
-            "outcome": game.outcome,
-            "frames": game.frame,
-            "inputs": packed_text(inputs[:played]),
-            "track": packed_text(packed),
-            "changes": changes,
-        }
-
-
 def run_document(bank: LevelBank, inputs: np.ndarray, label: str = "", colour: str | None = None) -> Document:
     """Play inputs (uint8[frames]) on a bank with a single level and return the run document.
 
@@ -206,9 +146,40 @@ def run_document(bank: LevelBank, inputs: np.ndarray, label: str = "", colour: s
     """
     if len(inputs) > MAX_RUN_FRAMES:
         raise StudioError(f"the run has {len(inputs):,} frames; at most {MAX_RUN_FRAMES:,} can be shown: shorten it")
-    writer = RunWriter(bank)
-    head = {"label": label, "colour": colour, "level": bank.levels[0].fingerprint, "start": writer.start}
-    return head | writer.play(inputs)
+    inputs = np.ascontiguousarray(inputs, np.uint8)
+    game = Game(bank)
+    writer = FrameWriter(game)
+    start = writer.frame()
+    shown = _rounded(start["c"])  # entity index -> [bits, x, y, ...] written last
+    track, changes = np.zeros((len(inputs), 8)), []
+    for k in range(len(inputs)):
+        if not game.play(inputs[k : k + 1]):
+            break
+        fields = game.ninja.item()  # three times as fast as access by field
+        x, y, vx, vy, state, floor_x, floor_y, airborne = [fields[i] for i in _NINJA]
+        track[k] = (
+            *(x * POSITION_STEPS, y * POSITION_STEPS, vx * SPEED_STEPS, vy * SPEED_STEPS),
+            *(state + AIRBORNE * airborne, floor_x * NORMAL_STEPS, floor_y * NORMAL_STEPS, fields[_GOLD]),
+        )
+        for i, look in _rounded(writer.changes()).items():
+            if look != shown[i]:
+                shown[i] = look
+                changes.append([k + 1, i, *look])
+        if len(changes) > MAX_CHANGES:
+            raise StudioError(f"too many entities move in this run (up to frame {game.frame}): shorten it")
+    limits = np.iinfo(np.int16)
+    packed = np.clip(np.rint(track[: game.frame]), limits.min, limits.max).astype("<i2")
+    return {
+        "label": label,
+        "colour": colour,
+        "level": bank.levels[0].fingerprint,
+        "start": start,
+        "outcome": game.outcome,
+        "frames": game.frame,
+        "inputs": packed_text(inputs[: game.frame]),
+        "track": packed_text(packed),
+        "changes": changes,
+    }
 
 
 def _rounded(looks: dict[int, list[float]]) -> dict[int, list[float]]:

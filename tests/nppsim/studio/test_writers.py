@@ -13,7 +13,7 @@ from nppsim.physics import aims
 from nppsim.studio import writers
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
-from nppsim.studio.writers import FrameWriter, RunWriter, level_document, run_document
+from nppsim.studio.writers import FrameWriter, level_document, run_document
 
 from worlds import KINDS, mixed_level, straight
 
@@ -77,17 +77,6 @@ def test_run_document_positions_within_sixteenth_pixel(kind):
         assert [looks[i][0] for i in range(len(looks))] == run.entity_state[k].tolist()
         places = np.array([looks[i][1:3] for i in range(len(looks))])
         assert np.abs(places - run.entity_position[k]).max() <= 1 / 32
-
-
-def test_run_parts_sum_to_run_document():
-    bank, inputs, _ = play(3, KINDS[1])
-    writer, whole = RunWriter(bank), run_document(bank, inputs)
-    parts = [writer.play(inputs[k : k + 7]) for k in range(0, len(inputs), 7)]
-    assert writer.start == whole["start"]
-    assert [change for part in parts for change in part["changes"]] == whole["changes"]
-    for name in ("inputs", "track"):
-        assert b"".join(base64.b64decode(part[name]) for part in parts) == base64.b64decode(whole[name])
-    assert (parts[-1]["outcome"], parts[-1]["frames"]) == (whole["outcome"], whole["frames"])
 
 
 def test_laser_beam_ends_where_simulated():
