@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 import nppsim.gym  # registers the environments
-from nppsim._lazy import import_lazily
+from nppsim._numba.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from nppsim.actions import ACTION_INPUT

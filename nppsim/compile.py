@@ -389,30 +389,15 @@ def _fill_level(level, records, ball_count, first, movers):
     level["trail"] = evil * FOLLOW_FRAMES + TRAIL_SLACK if evil else 0
 
 
-@allocating_entry
-def _compile(stage, records, exit_count, ball_count, completions, world):
-    """Fill the arrays of a level; return its numbers of entities, movers, items and segments, and 1 if it needs the grid.
+@kernel
+def _create_entities(records, exit_count, completions, created, world, in_order, record_of, doors, door_cells):
+    """Create the entities in the order of the file; return the numbers of entities and of doors.
 
-    stage: uint8[44, 25], see ``stage_of``.
-    records: uint8[n, 5], as in ``Level.records``; exit_count, ball_count: as in ``Level``.
-    completions: 1: also create the types ``kinds.COMPLETIONS``; 0: leave them out.
-    world: output, World of one level, zeros, with 2 n entities, n movers, 2 n items and 1100 * MOST_SEGMENTS + n segments.
+    created: int64[types], index of the first entity of each type; increased for each entity that is created.
+    in_order, record_of: outputs int64[2 n], index of each entity in the order of the file, and the record of each entity.
+    doors, door_cells: outputs, segments and cells of the doors.
     """
-    first = np.zeros(len(kinds.ENTITY_NAMES) + 1, np.int64)  # index of the first entity of each type
-    for i in range(len(records)):
-        kind = int(records[i, TYPE])
-        if _CREATING[completions, kind]:
-            first[kind + 1] += 2 if kind == kinds.EXIT else 1
-    for kind in range(len(kinds.ENTITY_NAMES)):
-        first[kind + 1] += first[kind]
-
-    # Create the entities in the order of the file.
-    entity, near = world.entity, world.near[0]
-    created = first[:-1].copy()  # index of the next entity of each type
-    order = np.int64(0)
-    in_order = np.empty(2 * len(records), np.int64)  # index of each entity in the order of the file
-    record_of = np.empty(2 * len(records), np.int64)  # record that created the entity with an index
-    doors, door_cells, num_doors = np.empty(len(records), SEGMENT_DTYPE), np.empty(len(records), np.int32), 0
+    entity, order, num_doors = world.entity, np.int64(0), 0
     for i in range(len(records)):
         kind = int(records[i, TYPE])
         if not _CREATING[completions, kind]:
@@ -433,10 +418,17 @@ def _compile(stage, records, exit_count, ball_count, completions, world):
             in_order[order], record_of[index + 1] = index + 1, i
             order += 1
             created[kind] += 1
+    return order, num_doors
 
-    # Movers, in the order of the types; items, by cell, and within a cell in the order of the file.
-    movers, items, uses_grid = 0, world.entity_cell_start[0], 0
-    for index in range(order):
+
+@kernel
+def _place_movers_and_items(records, entities, in_order, record_of, used, world):
+    """Fill movers in the order of the types, and items by cell, within a cell in the order of the file.
+
+    used: int64[NUM_CELLS], zeros.  Returns the number of movers, and 1 if an entity needs the grid.
+    """
+    entity, near, items, movers, uses_grid = world.entity, world.near[0], world.entity_cell_start[0], 0, 0
+    for index in range(entities):
         kind = int(entity[index]["type"])
         if _MOVERS[kind]:
             entity[index]["mover"] = movers
@@ -447,8 +439,7 @@ def _compile(stage, records, exit_count, ball_count, completions, world):
         uses_grid |= 1 if _ON_THE_GRID[kind] else 0
     for cell in range(NUM_CELLS):
         items[cell + 1] += items[cell]
-    used = np.zeros(NUM_CELLS, np.int64)
-    for k in range(order):
+    for k in range(entities):
         placed = entity[in_order[k]]
         kind = int(placed["type"])
         if _MOVERS[kind] or kind == kinds.BOOST_PAD:
@@ -461,24 +452,52 @@ def _compile(stage, records, exit_count, ball_count, completions, world):
         _mark_near(near, cell, NEAR_ITEMS)
         if kind == kinds.ONE_WAY:
             _mark_near(near, cell, NEAR_ONE_WAYS)
+    return movers, uses_grid
 
-    # Tiles and doors.
+
+@kernel
+def _mark_door_edges(entity, entities, grid):
+    for index in range(entities):
+        edge = int(entity[index]["edge"])
+        if edge >= 0:
+            i, j = 2 * (edge // 2 // CELLS_Y), 2 * (edge // 2 % CELLS_Y)
+            for half in range(2):
+                grid[_horizontal(i + half, j + 2) if edge & 1 else _vertical(i + 2, j + half)] |= DOOR_EDGE
+
+
+@allocating_entry
+def _compile(stage, records, exit_count, ball_count, completions, world):
+    """Fill the arrays of a level; return its numbers of entities, movers, items and segments, and 1 if it needs the grid.
+
+    stage: uint8[44, 25], see ``stage_of``.
+    records: uint8[n, 5], as in ``Level.records``; exit_count, ball_count: as in ``Level``.
+    completions: 1: also create the types ``kinds.COMPLETIONS``; 0: leave them out.
+    world: output, World of one level, zeros, with 2 n entities, n movers, 2 n items and 1100 * MOST_SEGMENTS + n segments.
+    """
+    first = np.zeros(len(kinds.ENTITY_NAMES) + 1, np.int64)  # index of the first entity of each type
+    for i in range(len(records)):
+        kind = int(records[i, TYPE])
+        if _CREATING[completions, kind]:
+            first[kind + 1] += 2 if kind == kinds.EXIT else 1
+    for kind in range(len(kinds.ENTITY_NAMES)):
+        first[kind + 1] += first[kind]
+    in_order, record_of = np.empty(2 * len(records), np.int64), np.empty(2 * len(records), np.int64)
+    doors, door_cells = np.empty(len(records), SEGMENT_DTYPE), np.empty(len(records), np.int32)
+    entities, num_doors = _create_entities(
+        records, exit_count, completions, first[:-1].copy(), world, in_order, record_of, doors, door_cells
+    )
+    used = np.zeros(NUM_CELLS, np.int64)
+    movers, uses_grid = _place_movers_and_items(records, entities, in_order, record_of, used, world)
     segments = world.cell_start[0]
     num_segments = _tile_segments(stage, doors[:num_doors], door_cells, world.segments, segments)
     for cell in range(NUM_CELLS):
         if segments[cell + 1] > segments[cell]:
-            _mark_near(near, cell, NEAR_SEGMENTS)
+            _mark_near(world.near[0], cell, NEAR_SEGMENTS)
     if uses_grid:
-        grid = world.grid[0]
-        _half_cell_grid(stage, grid)
-        for index in range(order):
-            edge = int(entity[index]["edge"])
-            if edge >= 0:
-                i, j = 2 * (edge // 2 // CELLS_Y), 2 * (edge // 2 % CELLS_Y)
-                for half in range(2):
-                    grid[_horizontal(i + half, j + 2) if edge & 1 else _vertical(i + 2, j + half)] |= DOOR_EDGE
+        _half_cell_grid(stage, world.grid[0])
+        _mark_door_edges(world.entity, entities, world.grid[0])
     _fill_level(world.level[0], records, ball_count, first, movers)
-    return order, movers, items[NUM_CELLS], num_segments, uses_grid
+    return entities, movers, world.entity_cell_start[0][NUM_CELLS], num_segments, uses_grid
 
 
 def compile_level(level: Level, completions: bool = True) -> LevelGeometry:

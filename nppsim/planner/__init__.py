@@ -6,7 +6,7 @@ a run or collects gold.  ``retime`` converts a 60 Hz recording to one action per
 
 from typing import TYPE_CHECKING
 
-from nppsim._lazy import import_lazily
+from nppsim._numba.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from nppsim.planner.gold import better_runs, gold_in_level

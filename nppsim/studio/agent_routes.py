@@ -1,7 +1,7 @@
 """Routes of agents and their episodes; the page plays most agents itself (``nppsim/wasm/agent.js``).
 
     GET  /api/agents               cards of the agents (``AgentRegistry.agents``)
-    GET  /api/agents/{id}/policy   file of an agent for the page (``rl.policy.browser``)
+    GET  /api/agents/{id}/policy   file of an agent for the page (``rl.studio.policy_file``)
     POST /api/agents/{id}/play     PLAY -> one line of JSON per message (``episodes``)
     GET  /api/experiment           state of the displayed experiment, or null
 

@@ -1,4 +1,4 @@
-/* The network of a policy, in the page, in workers and in Node.js.  rl/policy/browser.py describes the file, and writes
+/* The network of a policy, in the page, in workers and in Node.js.  rl/studio/policy_file.py describes the file, and writes
  * it from a checkpoint.
  *
  *     const policy = new Policy(await (await fetch("agent.policy")).arrayBuffer());

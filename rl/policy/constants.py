@@ -1,4 +1,4 @@
-"""Constants of policies at play, without torch: torch plays with them, and the page (``rl.policy.browser``)."""
+"""Constants of policies at play, without torch: torch plays with them, and the page (``rl.studio.policy_file``)."""
 
 from nppsim.levels.stage import CELLS_X, TILE
 from nppsim.observe.layout import SPECS

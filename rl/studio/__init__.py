@@ -9,7 +9,7 @@ from typing import Any
 
 from nppsim.errors import import_optional
 from nppsim.studio.agents import PagePolicy, StudioAgent
-from rl.policy import browser
+from rl.studio import policy_file
 
 
 class CheckpointPlugin:
@@ -25,10 +25,10 @@ class CheckpointPlugin:
     def page_policy(self, path: Path) -> PagePolicy | None:
         """Return the policy of a checkpoint for the page; None if it cannot be played there."""
         try:
-            data = browser.browser_policy(path)
-        except browser.READ_ERRORS:
+            data = policy_file.browser_policy(path)
+        except policy_file.READ_ERRORS:
             return None
-        return PagePolicy(browser.settings_of(data)["facts"], data)
+        return PagePolicy(policy_file.settings_of(data)["facts"], data)
 
     def load_agent(self, path: Path) -> StudioAgent:
         """Load a checkpoint or an exported network.  Raises CheckpointError, ExportError or MissingPackageError."""

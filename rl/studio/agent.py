@@ -19,13 +19,13 @@ from nppsim.simulate import simulate
 from nppsim.studio.agents import Decision, EpisodeEnd
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy.backtracking import with_backtracking
-from rl.policy.browser import facts, rewards_of
 from rl.policy.checkpoint import load_policy
 from rl.policy.constants import HORIZON, PATIENCE
 from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import Player, player_of
 from rl.policy.policy import NppPolicy
 from rl.policy.subtasks import SUBTASKS
+from rl.studio.policy_file import facts, rewards_of
 
 BATCH_EPISODES = 64  # episodes per batch of ``evaluate``; closing the iterator takes effect at the end of a batch
 

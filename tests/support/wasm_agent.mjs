@@ -1,5 +1,5 @@
 /* Outputs of a policy (node wasm_agent.mjs WASM FOLDER outputs) or decisions of episodes (... episodes), for
- * tests/rl/policy/test_browser.py; FOLDER has agent.policy, and the observations or jobs.json. */
+ * tests/rl/studio/test_policy_file.py; FOLDER has agent.policy, and the observations or jobs.json. */
 
 import { readFileSync, writeFileSync } from "node:fs";
 
