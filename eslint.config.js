@@ -23,5 +23,6 @@ export default [
       "require-await": "error",
     },
   },
+  { files: ["nppsim/studio/static/worker.js"], languageOptions: { globals: globals.serviceworker } },
   { files: ["tests/**/*.mjs", "eslint.config.js"], languageOptions: { globals: globals.node } },
 ];

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import h5py
 import numpy as np
@@ -121,7 +122,7 @@ def load_or_build(
     """
     config = config or DatasetConfig()
     files = find_replays(folder)
-    unwanted = frozenset(shape.fingerprint for level in held_back for shape in (level, mirror(level)))
+    unwanted = _with_mirrored(held_back)
     key = content_key(files, config, unwanted)
     path = Path(cache_folder) / f"demonstrations-{key}.h5"
     if path.exists():
@@ -131,20 +132,56 @@ def load_or_build(
             raise DatasetError(f"{path}: has key {dataset.key}, which differs from the key in its name; {REBUILD}")
         log(dataset.report)
         return dataset
-    found = load_demonstrations(
+    found = _load(files, folder, config, unwanted, progress)
+    bank = write_dataset(path, found, config, key)
+    dataset = BCDataset.open(path, bank=bank)
+    log(dataset.report)
+    return dataset
+
+
+def check_demonstrations(
+    folder: Paths,
+    config: DatasetConfig,
+    *,
+    held_back: Iterable[Level] = (),
+    held_out: Iterable[Level] = (),
+    log: Callable[[str], None] = print,
+    progress: Callable[[Sequence[ReplayFile]], Iterable[ReplayFile]] = iter,
+) -> None:
+    """Play the replays of ``load_or_build`` back and raise its errors, without recording observations.
+
+    held_out: levels of which there must be no demonstration (``BCDataset.check_held_out``).
+    """
+    prepared = _prepare(
+        folder, _load(find_replays(folder), folder, config, _with_mirrored(held_back), progress), config
+    )
+    names = [demonstration.name for demonstration in prepared.demonstrations]
+    _check_held_out(names, [demonstration.level.fingerprint for demonstration in prepared.demonstrations], held_out)
+    log(prepared.found.table())
+
+
+def _with_mirrored(levels: Iterable[Level]) -> frozenset[str]:
+    """Return the fingerprints of levels and of their mirror images."""
+    return frozenset(shape.fingerprint for level in levels for shape in (level, mirror(level)))
+
+
+def _load(
+    files: Sequence[ReplayFile],
+    folder: Paths,
+    config: DatasetConfig,
+    held_back: frozenset[str],
+    progress: Callable[[Sequence[ReplayFile]], Iterable[ReplayFile]],
+) -> DemonstrationSet:
+    return load_demonstrations(
         files,
         config.frame_skip,
         folder=folder,
         mirror=config.mirror,
         max_per_category=config.max_per_category,
         seed=config.seed,
-        held_back=unwanted,
+        held_back=held_back,
         progress=progress,
     )
-    bank = write_dataset(path, found, config, key)
-    dataset = BCDataset.open(path, bank=bank)
-    log(dataset.report)
-    return dataset
 
 
 def content_key(files: Sequence[ReplayFile], config: DatasetConfig, held_back: Collection[str] = ()) -> str:
@@ -170,13 +207,9 @@ def write_dataset(path: str | Path, found: DemonstrationSet, config: DatasetConf
     Raises DatasetError if the dataset is too large or its levels cannot be split.  Raises DemonstrationError if no
     demonstration is left.
     """
-    found, bank, level_index = with_bank(found)
-    columns = sample_columns(config.observations, BatchSimulator(bank, 1).snapshot(0).size)
+    found, bank, level_index, demonstrations, columns, validation = _prepare(path, found, config)
     bytes_each = sum(column.itemsize for column in columns.values())
-    demonstrations = sorted(found.demonstrations, key=lambda d: len(d.actions))
     decisions = sum(len(d.actions) for d in demonstrations)
-    check_memory(path, decisions, bytes_each)
-    validation = split_by_level(demonstrations, config.validation_share, config.seed)
     image = io.BytesIO()  # in memory, compressed: HDF5 crashes when it writes to a full disk
     with h5py.File(image, "w", libver=LIBRARY) as file:
         write_tables(file, demonstrations, validation, found, asdict(config), key)
@@ -191,6 +224,34 @@ def write_dataset(path: str | Path, found: DemonstrationSet, config: DatasetConf
             row += sum(len(d.actions) for d in batch)
     write_bytes(path, image.getbuffer())
     return bank
+
+
+class _Prepared(NamedTuple):
+    """What a dataset is recorded from.
+
+    bank: levels of the demonstrations.  level_index: level -> index in ``bank``.
+    demonstrations: in the order of the dataset.
+    columns: see ``sample_columns``.
+    validation: bool[demonstrations], see ``split_by_level``.
+    """
+
+    found: DemonstrationSet
+    bank: LevelBank
+    level_index: dict[Level, int]
+    demonstrations: list[Demonstration]
+    columns: dict[str, np.dtype]
+    validation: np.ndarray
+
+
+def _prepare(path: Paths, found: DemonstrationSet, config: DatasetConfig) -> _Prepared:
+    """Check the demonstrations of a dataset.  path: for messages.  Raises the errors of ``write_dataset``."""
+    found, bank, level_index = with_bank(found)
+    columns = sample_columns(config.observations, BatchSimulator(bank, 1).snapshot(0).size)
+    demonstrations = sorted(found.demonstrations, key=lambda d: len(d.actions))
+    decisions = sum(len(d.actions) for d in demonstrations)
+    check_memory(paths_text(path), decisions, sum(column.itemsize for column in columns.values()))
+    validation = split_by_level(demonstrations, config.validation_share, config.seed)
+    return _Prepared(found, bank, level_index, demonstrations, columns, validation)
 
 
 def sample_columns(keys: Sequence[str], state_bytes: int) -> dict[str, np.dtype]:
@@ -272,6 +333,19 @@ def check_memory(path: str | Path, samples: int, per_sample: int, available_byte
             "or a machine with more memory"
         )
     return needed
+
+
+def _check_held_out(names: Sequence[str], fingerprints: Sequence[str], levels: Iterable[Level]) -> None:
+    """Raise DatasetError if demonstrations, with these names and levels, are of ``levels`` or of their mirror images."""
+    held_out = {shape.fingerprint: level.name for level in levels for shape in (level, mirror(level))}
+    leaked = [i for i, level in enumerate(fingerprints) if level in held_out]
+    if leaked:
+        raise DatasetError(
+            f"{len(leaked)} of {len(names)} demonstrations are of evaluation levels or their mirror images, "
+            f"e.g. {names[leaked[0]]} of {held_out[fingerprints[leaked[0]]]}; success there "
+            "would measure memorisation. Remove these demonstrations (listed by python -m bc report --held-out), or "
+            "evaluate on other levels"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -414,15 +488,7 @@ class BCDataset:
 
     def check_held_out(self, levels: Iterable[Level]) -> None:
         """Raise DatasetError if there is a demonstration of an evaluation level or of its mirror image."""
-        held_out = {shape.fingerprint: level.name for level in levels for shape in (level, mirror(level))}
-        leaked = [i for i, level in enumerate(self.level_fingerprints) if level in held_out]
-        if leaked:
-            raise DatasetError(
-                f"{len(leaked)} of {len(self.names)} demonstrations are of evaluation levels or their mirror images, "
-                f"e.g. {self.names[leaked[0]]} of {held_out[self.level_fingerprints[leaked[0]]]}; success there "
-                "would measure memorisation. Remove these demonstrations (listed by python -m bc report --held-out), or "
-                "evaluate on other levels"
-            )
+        _check_held_out(self.names, self.level_fingerprints, levels)
 
     def runs(self) -> dict[str, np.ndarray]:
         """Return the actions of the shortest demonstration of each level: fingerprint -> int8[n]."""

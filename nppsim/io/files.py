@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
 import socket
 import sys
@@ -19,6 +20,9 @@ import numpy as np
 from nppsim.errors import ConfigError, UserError, escaped
 
 LOCK = ".lock"
+_HOST = re.sub(r"[^\w-]", "-", socket.gethostname())[:16]
+_TEMPORARY = re.compile(r"\..+\.(?P<host>[\w-]+)\.(?P<process>\d{1,9})\.tmp", re.DOTALL)
+_searched: set[Path] = set()  # folders in which this process has removed abandoned temporary files
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # errors of network file systems that have no locks
 
 
@@ -28,7 +32,8 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
     Readers see either the old file or the new file, even after a power failure.  If the block raises an exception, the
     old file remains.  Missing folders are created.  If ``path`` is a symbolic link, the target of the link is replaced.
-    If several processes write to the same path, the last one wins.
+    If several processes write to the same path, the last one wins.  Temporary files that killed processes of this machine
+    have left in the folder are removed, once per process and folder.
     Raises OSError with ``path`` as its file name, also for pipes and devices, which cannot be replaced.
     HDF5 and torch do not report full disks reliably: let them write to memory, then use ``write_bytes``.
     """
@@ -37,10 +42,11 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
         path = Path(os.path.realpath(path))
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "is a pipe or a device; give the name of a file", os.fspath(path))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{_HOST}.{os.getpid()}.tmp")
     try:
         with naming(path, temporary):
             path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(path.parent)
             yield temporary
             with open(temporary, "rb+") as file:
                 os.fsync(file.fileno())
@@ -53,6 +59,30 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
                     os.close(folder)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files of ``replacing`` whose process has ended; later calls for a folder have no effect."""
+    if (folder := folder.absolute()) in _searched:
+        return
+    _searched.add(folder)
+    with suppress(OSError), os.scandir(folder) as found:
+        for entry in found:
+            match = _TEMPORARY.fullmatch(entry.name)
+            if match and match["host"] == _HOST and not _is_running(int(match["process"])):
+                os.unlink(entry.path)
+
+
+def _is_running(process: int) -> bool:
+    if sys.platform == "win32":  # os.kill would send Ctrl-C
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # a process of another user
+        return True
+    return True
 
 
 @contextmanager

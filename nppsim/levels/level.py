@@ -470,6 +470,8 @@ def _missing_records(data: bytes, stated: np.ndarray) -> int:
     """
     found = _counts(data)
     differ = np.flatnonzero(found != stated)
+    if not len(differ):
+        return 0
     differ = differ[~np.isin(differ, (kinds.EXIT, kinds.DEATH_BALL))]
     if not len(differ) or (found > stated)[differ].any() or found[differ[0] + 2 :].any():
         return 0

@@ -74,11 +74,19 @@ class LevelSet(Sequence[Level]):
     """The levels of one folder, in the order of its index.  ``level_set[i]`` reads level i.
 
     path: the folder.  entries: one LevelEntry per level.
+    levels: levels that were read before, one per entry; None: they are read on access.
     skipped: files and folders below ``path`` that are not part of the set, relative to it -> reason.
     """
 
-    def __init__(self, path: Path, entries: Iterable[LevelEntry], skipped: Mapping[str, str] = MappingProxyType({})):
+    def __init__(
+        self,
+        path: Path,
+        entries: Iterable[LevelEntry],
+        skipped: Mapping[str, str] = MappingProxyType({}),
+        levels: Sequence[Level] | None = None,
+    ):
         self.path = path
+        self._levels = levels
         self.entries = tuple(entries)
         self.skipped = dict(skipped)
 
@@ -131,6 +139,8 @@ class LevelSet(Sequence[Level]):
 
     def __getitem__(self, index: int) -> Level:  # type: ignore[override]  # no slices: each level is a file to read
         """Read one level.  Raises LevelSetError if its file is missing, damaged, or was changed after it was indexed."""
+        if self._levels is not None:
+            return self._levels[index]
         entry = self.entries[index]
         file = self.path / entry.file
         try:

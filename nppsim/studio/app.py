@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from anyio import CapacityLimiter
 from starlette.applications import Starlette
@@ -14,27 +13,26 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from nppsim._numba.progress import compilation
+from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.pictures.schemes import stylesheet
-from nppsim.replays.replay import FORMATS
-from nppsim.studio import editing, episodes, playing
+from nppsim.studio import editing, episodes
 from nppsim.studio.agent_registry import AgentRegistry
-from nppsim.studio.errors import StudioError
-from nppsim.studio.leaderboard import Leaderboard
-from nppsim.studio.library import LEVEL_FORMATS, Library
-from nppsim.studio.recordings import FILE_OF_ALL, Demonstrations, Recordings, file_name
+from nppsim.studio.demonstrations import Demonstrations
+from nppsim.studio.documents import Document, input_bytes, level_of
+from nppsim.studio.errors import StudioError, read_message
+from nppsim.studio.library import Library
 from nppsim.studio.security import Access, Guard
 
 STATIC = Path(__file__).parent / "static"
-KERNELS = Path(__file__).parents[1] / "wasm"
+WASM = Path(__file__).parents[1] / "wasm"
 
 
 class Studio:
     """State that the handlers share, as ``request.app.state.studio``.
 
     library: levels and replays.
-    recordings, demonstrations: stored runs.
-    leaderboard: best runs of each level; by default stored in memory only.
+    demonstrations: folder to which the page adds runs.
     registry: agents, and the displayed experiment.
     limiter: limits the threads in which agents play.
     """
@@ -44,11 +42,8 @@ class Studio:
         library: Library,
         demonstrations: str | Path = "demonstrations",
         registry: AgentRegistry | None = None,
-        leaderboard: Leaderboard | None = None,
     ):
         self.library = library
-        self.leaderboard = leaderboard or Leaderboard()
-        self.recordings = Recordings()
         self.demonstrations = Demonstrations(demonstrations, library.categories)
         self.registry = registry or AgentRegistry()
         self.limiter = CapacityLimiter(episodes.THREADS)
@@ -76,19 +71,6 @@ def _studio(request: Request) -> Studio:
     return request.app.state.studio
 
 
-def _download(data: bytes, name: str) -> Response:
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return Response(data, media_type="application/octet-stream", headers=headers)
-
-
-def _one_of(request: Request, name: str, known: tuple[str, ...]) -> str:
-    """Return the query parameter ``name``, which must be one of ``known``; if it is missing, the first of ``known``."""
-    value = request.query_params.get(name, known[0])
-    if value not in known:
-        raise StudioError(f"{name} is {value!r}; give one of {', '.join(known)}")
-    return value
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Handlers.  Starlette calls those that are not coroutines in threads, so that live games continue.
 
@@ -102,13 +84,15 @@ def _colours(_: Request) -> Response:
 
 
 def _state(request: Request) -> JSONResponse:
-    """Return {"follows": true if an experiment is displayed, "compiled"}.
+    """Return {"follows": true if an experiment is displayed, "demonstrations", "folders", "differences", "compiled"}.
 
+    demonstrations, folders, differences: true; a site of files cannot write demonstrations and levels, or compare runs.
     compiled: number of functions compiled so far while Numba compiles kernels, else null.
     """
     studio = _studio(request)
     compiled = compilation.count if compilation.busy else None
-    return JSONResponse({"follows": studio.registry.has_experiment, "compiled": compiled})
+    can = dict.fromkeys(("demonstrations", "folders", "differences"), True)
+    return JSONResponse({"follows": studio.registry.has_experiment, "compiled": compiled} | can)
 
 
 def _levels(request: Request) -> JSONResponse:
@@ -123,29 +107,6 @@ def _level(request: Request) -> JSONResponse:
     return JSONResponse(_studio(request).library.document(request.path_params["id"]))
 
 
-def _best(request: Request) -> JSONResponse:
-    return JSONResponse(_studio(request).leaderboard.best(request.path_params["id"]))
-
-
-def _episode(request: Request) -> JSONResponse:
-    """Return {"code", "levels": ids of the five levels, "best": best runs of the episode}."""
-    studio, code = _studio(request), request.path_params["code"]
-    return JSONResponse({"code": code, "levels": studio.library.episode(code), "best": studio.leaderboard.best(code)})
-
-
-def _level_file(request: Request) -> Response:
-    format = _one_of(request, "format", tuple(LEVEL_FORMATS))
-    found = _studio(request).library.level(request.path_params["id"]).level
-    data = found.to_bytes() if format == "map" else found.to_text().encode()
-    return _download(data, file_name(found) + LEVEL_FORMATS[format])
-
-
-async def _open_file(request: Request) -> JSONResponse:
-    """Open the file in the body of the request; the file's name is in the header X-File-Name."""
-    name = unquote(request.headers.get("x-file-name", ""))
-    return JSONResponse(await run_in_threadpool(_studio(request).library.open, await request.body(), name))
-
-
 def _replays(request: Request) -> JSONResponse:
     return JSONResponse(_studio(request).library.replays())
 
@@ -156,68 +117,34 @@ def _replay_run(request: Request) -> JSONResponse:
     return JSONResponse(library.run(replay.level, replay.inputs, label))
 
 
-def _recordings(request: Request) -> JSONResponse:
-    studio = _studio(request)
-    return JSONResponse({"recordings": studio.recordings.cards(), "demonstrations": studio.demonstrations.summary()})
+def _demonstrations(request: Request) -> JSONResponse:
+    return JSONResponse(_studio(request).demonstrations.summary())
 
 
-def _recording_run(request: Request) -> JSONResponse:
-    studio = _studio(request)
-    run = studio.recordings.recording(request.path_params["number"])
-    studio.library.add(run.level)
-    return JSONResponse(studio.library.run(run.level, run.inputs, run.label))
+async def _add_demonstration(request: Request) -> JSONResponse:
+    """Write a run, {"map": base64 of the level's file, "inputs": base64, "category"}, to the demonstrations."""
+    message = await read_message(request, {"map": str, "inputs": str, "category": str})
+    demonstrations, inputs = _studio(request).demonstrations, input_bytes(message["inputs"])
 
+    def add() -> Document:
+        return demonstrations.add(inputs, LevelBank([level_of(message["map"])]), message["category"] or None)
 
-def _recording_file(request: Request) -> Response:
-    format, stored = _one_of(request, "format", FORMATS), _studio(request).recordings
-    name, data = stored.recording(request.path_params["number"]).file(format)
-    stored.mark_saved(request.path_params["number"])
-    return _download(data, name)
-
-
-def _recordings_file(request: Request) -> Response:
-    stored = _studio(request).recordings
-    data, numbers = stored.file_of_all()
-    stored.mark_saved(*numbers)
-    return _download(data, FILE_OF_ALL)
-
-
-def _remove_recording(request: Request) -> JSONResponse:
-    _studio(request).recordings.remove(request.path_params["number"])
-    return JSONResponse({})
-
-
-def _add_demonstration(request: Request) -> JSONResponse:
-    studio = _studio(request)
-    run = studio.recordings.recording(request.path_params["number"])
-    studio.library.add(run.level)
-    added = studio.demonstrations.add(run, studio.library.bank(run.level.fingerprint))
-    studio.recordings.mark_saved(run.number)
-    return JSONResponse(added)
+    return JSONResponse(await run_in_threadpool(add))
 
 
 routes: list[BaseRoute] = [
     Route("/", _page),
-    Route("/static/colours.css", _colours),
-    Mount("/static", StaticFiles(directory=STATIC)),
-    Mount("/wasm", StaticFiles(directory=KERNELS)),
+    Route("/studio/static/colours.css", _colours),
+    Mount("/studio/static", StaticFiles(directory=STATIC)),
+    Mount("/wasm", StaticFiles(directory=WASM)),
     Route("/api/state", _state),
     Route("/api/levels", _levels),
     Route("/api/levels/{id}", _level),
-    Route("/api/levels/{id}/file", _level_file),
-    Route("/api/levels/{id}/best", _best),
-    Route("/api/episodes/{code}", _episode),
     Route("/api/film", _film),
-    Route("/api/open", _open_file, methods=["POST"]),
     Route("/api/replays", _replays),
     Route("/api/replays/{number:int}/run", _replay_run),
-    Route("/api/recordings", _recordings),
-    Route("/api/recordings/file", _recordings_file),
-    Route("/api/recordings/{number:int}", _remove_recording, methods=["DELETE"]),
-    Route("/api/recordings/{number:int}/run", _recording_run),
-    Route("/api/recordings/{number:int}/file", _recording_file),
-    Route("/api/recordings/{number:int}/demonstration", _add_demonstration, methods=["POST"]),
-    *playing.routes,
+    Route("/api/demonstrations", _demonstrations),
+    Route("/api/demonstrations", _add_demonstration, methods=["POST"]),
     *episodes.routes,
     *editing.routes,
 ]

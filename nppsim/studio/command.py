@@ -10,7 +10,6 @@ import threading
 import webbrowser
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from nppsim.errors import ConfigError, import_optional
@@ -21,8 +20,6 @@ from nppsim.studio.security import LOOPBACK, MAX_BODY, Access, is_local
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from nppsim.studio.recordings import Recordings
-
 PORT = 8765
 EVERY_ADDRESS = ("0.0.0.0", "::")  # hosts that mean all addresses of this machine
 _PACKAGES = ("starlette", "uvicorn")
@@ -32,6 +29,11 @@ def flags(parser: Parser) -> None:
     """Add the flags of the command ``studio``."""
     _common_flags(parser)
     parser.add_argument("--run", metavar="EXPERIMENT", help="folder of an experiment whose training is displayed live")
+    parser.add_argument(
+        "--export",
+        metavar="DIR",
+        help="write the page with its levels and replays as files for a static host, and exit",
+    )
     parser.set_defaults(level=None)
 
 
@@ -39,7 +41,7 @@ def watch_flags(parser: Parser) -> None:
     """Add the flags of the command ``watch``."""
     parser.add_argument("level", metavar="LEVEL", help="level file on which an agent plays")
     _common_flags(parser)
-    parser.set_defaults(run=None)
+    parser.set_defaults(run=None, export=None)
 
 
 def _common_flags(parser: Parser) -> None:
@@ -79,12 +81,21 @@ def _common_flags(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Serve the studio until Ctrl-C.  Raises UserError for invalid folders and files, and for a port in use."""
+    """Serve the studio until Ctrl-C, or export it.  Raises UserError for invalid folders and files, and a port in use."""
+    if arguments.export is not None:
+        from nppsim.studio.agent_registry import AgentRegistry
+        from nppsim.studio.export import export
+        from nppsim.studio.library import Library
+
+        registry = AgentRegistry(arguments.agent)
+        registry.check()
+        export(arguments.export, Library(arguments.levels, arguments.replays), registry)
+        print(f"the site is in {arguments.export}")
+        return
     check_packages()
     from nppsim.levels.level import Level
     from nppsim.studio.agent_registry import AgentRegistry
     from nppsim.studio.app import Studio, create_app
-    from nppsim.studio.leaderboard import FILE, Leaderboard, data_folder
     from nppsim.studio.library import Library
 
     check_output_folder(arguments.demonstrations, "--demonstrations")
@@ -112,9 +123,8 @@ def run(arguments: argparse.Namespace) -> None:
             threading.Thread(target=_end_with_input, daemon=True).start()
         if not arguments.no_browser:
             webbrowser.open(address)
-        studio = Studio(library, arguments.demonstrations, registry, Leaderboard(data_folder() / FILE))
-        recordings = None if arguments.end_with_input else studio.recordings  # the warning would not be seen
-        serve(create_app(studio, access), listener, recordings)
+        studio = Studio(library, arguments.demonstrations, registry)
+        serve(create_app(studio, access), listener)
 
 
 def _end_with_input() -> None:
@@ -147,27 +157,9 @@ def address_of(listener: socket.socket, host: str, access: Access) -> str:
     return f"http://{name}:{listener.getsockname()[1]}/?token={access.token}"
 
 
-def serve(app: "Starlette", listener: socket.socket, recordings: "Recordings | None" = None) -> None:
-    """Serve the studio until Ctrl-C or a signal.
-
-    recordings: stored runs; if some of them are unsaved, the first Ctrl-C only prints a warning.
-    """
+def serve(app: "Starlette", listener: socket.socket) -> None:
+    """Serve the studio until Ctrl-C or a signal."""
     import uvicorn
-
-    class Server(uvicorn.Server):
-        warned = False
-
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            count = recordings.unsaved if recordings is not None else 0
-            if sig == signal.SIGINT and count and not self.warned:
-                self.warned = True
-                runs = "1 stored run is" if count == 1 else f"{count} stored runs are"
-                print(
-                    f"{runs} not saved: save all under Runs in the page, or press Ctrl-C again to discard them",
-                    flush=True,
-                )
-            else:
-                super().handle_exit(sig, frame)
 
     config = uvicorn.Config(
         app,
@@ -177,4 +169,4 @@ def serve(app: "Starlette", listener: socket.socket, recordings: "Recordings | N
         timeout_graceful_shutdown=2,  # s; open tabs would otherwise delay the exit
     )
     with suppress(KeyboardInterrupt):
-        Server(config).run(sockets=[listener])
+        uvicorn.Server(config).run(sockets=[listener])

@@ -53,7 +53,6 @@ run part: frames added to a run in progress
 """
 
 import base64
-import binascii
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,6 +61,7 @@ import numpy as np
 
 from nppsim.bank import LevelBank
 from nppsim.compile import LevelGeometry
+from nppsim.errors import UserError
 from nppsim.levels import kinds
 from nppsim.levels.ids import episode_of
 from nppsim.levels.level import MODE, ORIENTATION, POSITION_UNIT, TYPE, Level, is_left_out
@@ -289,11 +289,21 @@ def packed_text(data: np.ndarray | bytes) -> str:
     return base64.b64encode(bytes(data)).decode("ascii")
 
 
+def level_of(text: str) -> Level:
+    """Return the level of a map file in base64.  Raises LevelError, and StudioError for other text."""
+    try:
+        return Level.from_bytes(base64.b64decode(text, validate=True), "the level")
+    except ValueError as error:
+        if isinstance(error, UserError):
+            raise
+        raise StudioError(f"map must be base64 ({error})") from error
+
+
 def input_bytes(text: Any) -> np.ndarray:
     """Decode base64 text into input bytes, uint8[frames]."""
     try:
         inputs = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
-    except (binascii.Error, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise StudioError(f"inputs must be base64 ({error})") from error
     if inputs.max(initial=0) > 15:
         raise StudioError("each byte of inputs must be 0 to 15")

@@ -1,10 +1,8 @@
-"""Server side of the editor: convert drafts to levels and files.
+"""Server side of the editor: save levels in folders.
 
-GET  /api/edit/drafts/{id}  {"draft", "lost"}, the result of ``drafts.draft_of`` for a level of the library
-POST /api/edit/level        {"draft"} -> {"level": id}; adds the level to the library
-GET  /api/edit/folders      {"folders": names of the folders in which levels can be saved}
-POST /api/edit/save         {"draft", "folder": index in "folders", "name", "replace"} -> {"saved": file name}, or
-                            {"exists": file name} if the file exists and "replace" is false
+GET  /api/edit/folders  {"folders": names of the folders in which levels can be saved}
+POST /api/edit/save     {"map": base64 of the level's file, "folder": index in "folders", "name", "replace"}
+                        -> {"saved": file name}, or {"exists": file name} if the file exists and "replace" is false
 """
 
 import re
@@ -16,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
-from nppsim.studio.drafts import draft_of, level_of
+from nppsim.studio.documents import level_of
 from nppsim.studio.errors import StudioError, read_message
 
 if TYPE_CHECKING:
@@ -30,29 +28,17 @@ def _library(request: Request) -> "Library":
     return request.app.state.studio.library
 
 
-def _draft(request: Request) -> JSONResponse:
-    found, lost = draft_of(_library(request).level(request.path_params["id"]).level)
-    return JSONResponse({"draft": found, "lost": lost})
-
-
-async def _level(request: Request) -> JSONResponse:
-    message = await read_message(request, {"draft": {}})
-    return JSONResponse(
-        {"level": await run_in_threadpool(lambda: _library(request).add(level_of(message["draft"]), edited=True))}
-    )
-
-
 def _folders(request: Request) -> JSONResponse:
     return JSONResponse({"folders": [str(folder) for folder in _library(request).folders]})
 
 
 async def _save(request: Request) -> JSONResponse:
-    message = await read_message(request, {"draft": {}, "folder": int, "name": str, "replace": bool})
+    message = await read_message(request, {"map": str, "folder": int, "name": str, "replace": bool})
     return JSONResponse(await run_in_threadpool(_write, _library(request), message))
 
 
 def _write(library: "Library", message: dict) -> dict:
-    made = level_of(message["draft"])
+    made = level_of(message["map"])
     path = place_of(library.folders, message["folder"], message["name"])
     replaced = path.exists()
     if replaced and not message["replace"]:
@@ -79,8 +65,6 @@ def place_of(folders: list[Path], number: int, name: str) -> Path:
 
 
 routes: list[BaseRoute] = [
-    Route("/api/edit/drafts/{id}", _draft),
-    Route("/api/edit/level", _level, methods=["POST"]),
     Route("/api/edit/folders", _folders),
     Route("/api/edit/save", _save, methods=["POST"]),
 ]

@@ -17,9 +17,8 @@ from nppsim.bank import LevelBank
 from nppsim.errors import ConfigError
 from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels import kinds
-from nppsim.levels.campaign import is_campaign, is_campaign_file, levels_from_bytes
-from nppsim.levels.ids import LEVELS_OF_EPISODE
-from nppsim.levels.level import TYPE, Level, LevelError, is_text
+from nppsim.levels.campaign import is_campaign_file
+from nppsim.levels.level import TEXT_SUFFIX, TYPE, Level
 from nppsim.levels.level_set import INDEX, SINGLE, LevelSet, LevelSetError
 from nppsim.levels.tiles import SOLID
 from nppsim.replays.playback import entries_of, find_files
@@ -33,16 +32,7 @@ MAX_OPENED = 5_000  # maximum number of levels opened or created in the page; th
 FILM = Path(__file__).parent / "static" / "film.replay"  # run of the shipped agent on a level shipped with nppsim
 _BANKS = 32  # maximum number of compiled levels in memory
 _NOT_FOUND = 404
-LEVEL_FORMATS = {"map": ".map", "text": ".level"}  # download format of a level -> file suffix
-_HDF5 = b"\x89HDF"  # first bytes of a replay set
-_OTHER_FORMATS = {  # first bytes -> description
-    b"$": "a campaign file whose line is cut off",
-    b"PK\3\4": "a zip archive: unpack it",
-    b"\xff\xd8\xff": "a JPEG picture",
-    b"\x89PNG": "a PNG picture",
-    b"{": "JSON",
-}
-_ENDINGS = (*LEVEL_FORMATS.values(), REPLAY_SUFFIX, ".attract")  # suffixes removed from the names of runs
+_ENDINGS = (".map", TEXT_SUFFIX, REPLAY_SUFFIX, ".attract")  # suffixes removed from the names of runs
 
 
 @dataclass(frozen=True)
@@ -157,28 +147,17 @@ class Library:
             "next": next(iter(following), None),
         }
 
-    def episode(self, code: str) -> list[str]:
-        """Return the ids of the levels of an episode, such as "S-C-12".  Raises StudioError if levels are missing."""
-        levels = sorted((card["code"], card["id"]) for card in self.levels()["levels"] if card["episode"] == code)
-        if len(levels) != LEVELS_OF_EPISODE:
-            raise StudioError(
-                f"the episode {code} has {LEVELS_OF_EPISODE} levels, of which {len(levels)} are here; open its campaign file",
-                _NOT_FOUND,
-            )
-        return [id for _, id in levels]
-
-    def add(self, level: Level, name: str = "", category: str | None = None, edited: bool = False) -> str:
+    def add(self, level: Level, name: str = "", category: str | None = None) -> str:
         """Add a level that was opened or created in the page; return its id.
 
-        A level that is already here keeps its entry, unless a category is given or it is ``edited`` and has another title.
+        A level that is already here keeps its entry, unless a category is given.
         name: displayed name of a level without a title.
         """
         id = level.fingerprint
         with self._lock:
             places = self._contents.places
             known = id in places or id in self._opened
-            renamed = edited and known and self.level(id).level.title != level.title
-            if not known or renamed or (category is not None and id not in places):
+            if not known or (category is not None and id not in places):
                 self._opened[id] = ShownLevel(level, level.title.strip() or name or "untitled", category)
                 while len(self._opened) > MAX_OPENED:
                     self._opened.popitem(last=False)
@@ -244,42 +223,6 @@ class Library:
         """Return {"label", "level": id, "inputs": base64 of uint8[frames]}, of which the page computes the run document."""
         return {"label": label, "level": level.fingerprint, "inputs": packed_text(inputs)}
 
-    # ----------------------------------------------------------------------------------------------------- opened files
-    def open(self, data: bytes, name: str) -> Document:
-        """Open a level (map or text), a campaign file or a replay, and add its levels to the library.
-
-        data: content of the file.  name: file name, for messages.
-        Returns {"level": id of the (first) level, "levels": number of levels, "category": category of a campaign file or
-        null, "run": ``run`` of a replay or null, "warnings": messages on tolerated defects}.
-        Raises LevelError or ReplayError for a damaged file, StudioError for a file of another kind.
-        """
-        name = PurePath(name.replace("\\", "/")).name[:100] or "file"
-        stem = PurePath(name).stem
-        if is_campaign(data):
-            return self._open_campaign(data, name)
-        found = _read(data, name)
-        replay = found if isinstance(found, Replay) else None
-        level = found.level if isinstance(found, Replay) else found
-        id = self.add(level, stem)
-        run = self.run(level, replay.inputs, stem) if replay else None
-        tolerated = replay.warnings if replay else ()
-        shown = [
-            warning for warning in level.warnings if warning not in level.support_notes
-        ]  # the page displays support notes separately
-        warnings = list(dict.fromkeys([*shown, *tolerated]))
-        return {"level": id, "levels": 1, "category": None, "run": run, "warnings": warnings}
-
-    def _open_campaign(self, data: bytes, name: str) -> Document:
-        levels, problems = levels_from_bytes(data, name)
-        if not levels:
-            raise StudioError(
-                f"{name} is a campaign file without a single readable level: {next(iter(problems.values()))}"
-            )
-        category = PurePath(name).stem
-        ids = [self.add(one, f"{category} {number}", category) for number, one in levels.items()]
-        warnings = [f"left out: {problem}" for problem in problems.values()]
-        return {"level": ids[0], "levels": len(ids), "category": category, "run": None, "warnings": warnings}
-
 
 def _level_set(place: str | Path) -> LevelSet:
     """Open the level set of a file or of a folder; the folder may be empty.  Raises LevelSetError."""
@@ -287,7 +230,7 @@ def _level_set(place: str | Path) -> LevelSet:
     if path.is_dir():
         return LevelSet.open(path, may_be_empty=not any(file.name[0] != "." for file in path.iterdir()))
     if path.is_file() and not is_campaign_file(path):
-        _read(path.read_bytes(), str(path))  # raises an error for a file without a level
+        Level.load(path)  # raises an error for a file without a level
     return LevelSet.at(place)
 
 
@@ -303,28 +246,3 @@ def _shown(levels: LevelSet, i: int) -> ShownLevel:
 def _without_ending(name: str) -> str:
     stem, dot, ending = name.rpartition(".")
     return stem if dot + ending.lower() in _ENDINGS else name
-
-
-def _read(data: bytes, name: str) -> Level | Replay:
-    """Decode the content of a level or replay file; the suffix does not determine the format."""
-    if data.startswith(_HDF5):
-        raise StudioError(f"{name} holds many replays; start the studio with --replays and its name")
-    if is_text(data):
-        return Level.from_content(data, name)
-    suffix = PurePath(name).suffix.lower()
-    try:
-        return Replay.from_bytes(data, name)
-    except ReplayError:
-        if suffix == REPLAY_SUFFIX:
-            raise
-    try:
-        return Level.from_bytes(data, name)
-    except LevelError as error:
-        if suffix == LEVEL_FORMATS["map"]:
-            raise
-        reason = str(error).removeprefix(f"{name}: ")
-        looks = next((what for begin, what in _OTHER_FORMATS.items() if data.startswith(begin)), "")
-        raise StudioError(
-            f"{name}{looks and f' ({looks})'} is neither a level (map, text, campaign file) nor a replay, or it is damaged "
-            f"(as a level: {reason})"
-        ) from error

@@ -74,11 +74,16 @@ async function readModule(name) {
     const { readFile } = await import(node);
     return compileModule(await readFile(binary), JSON.parse(await readFile(description, "utf-8")), name);
   }
-  const [module, { records, modules }] = await Promise.all([
-    WebAssembly.compileStreaming(fetch(binary)),
-    fetch(description).then((answer) => answer.json()),
-  ]);
+  const { records, modules, suffix } = await fetch(description).then((answer) => answer.json());
+  const module = await WebAssembly.compileStreaming(suffix ? inflated(binary + suffix) : fetch(binary));
   return { module, records, entries: modules[name] };
+}
+
+/** Fetch a compressed module of an exported site. */
+async function inflated(address) {
+  const { body } = await fetch(address);
+  const headers = { "Content-Type": "application/wasm" };
+  return new Response(body.pipeThrough(new DecompressionStream("gzip")), { headers });
 }
 
 /**

@@ -68,6 +68,12 @@ export function levelFromBytes(data, name = "level") {
       refuse(`${count(kind)} records of type ${kind} are stated, at most ${MAX_RECORDS} can be used: not an N++ map`);
   const used = Math.floor((data.length - RECORDS_OFFSET) / RECORD_SIZE);
   const records = data.slice(RECORDS_OFFSET, RECORDS_OFFSET + RECORD_SIZE * used);
+  const found = Array(256).fill(0);
+  for (let at = 0; at < records.length; at += RECORD_SIZE) found[records[at]] += 1;
+  const kinds = [...Array(NUM_COUNTS).keys()].filter((kind) => ![EXIT, DEATH_BALL].includes(kind)); // may be miscounted
+  const differ = kinds.filter((kind) => found[kind] !== count(kind));
+  if (differ.length && differ.every((kind) => found[kind] < count(kind)) && !found.slice(differ[0] + 2).some(Boolean))
+    refuse("some of the stated records are missing at its end: it was cut off, copy or download it again");
   const title = data.subarray(TITLE_OFFSET, TITLE_OFFSET + TITLE_SIZE);
   const end = title.indexOf(0);
   return checked(

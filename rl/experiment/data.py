@@ -103,14 +103,14 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
 
 
 def drop_unreadable(levels: LevelSet, bad: list[str]) -> LevelSet:
-    """Return the set without unreadable levels; LevelSetError if all are unreadable.
+    """Return the set without unreadable levels, with all levels in memory; LevelSetError if all are unreadable.
 
     bad: list to which the error messages are appended.
     """
-    good, errors = [], []
+    good, read, errors = [], [], []
     for i, entry in enumerate(levels.entries):
         try:
-            levels[i]
+            read.append(levels[i])
             good.append(entry)
         except LevelSetError as error:
             errors.append(str(error))
@@ -118,7 +118,7 @@ def drop_unreadable(levels: LevelSet, bad: list[str]) -> LevelSet:
         every = f"no level of {levels.path} can be used: {'; '.join(errors)}"
         raise LevelSetError(errors[0] if len(errors) == 1 else every)
     bad += errors
-    return LevelSet(levels.path, good) if errors else levels
+    return LevelSet(levels.path, good, levels.skipped, read)
 
 
 def skip_or_raise(bad: Sequence[str], skip: bool, log: Log) -> None:
@@ -290,7 +290,34 @@ def load_demonstrations(
     Demonstrations of dev levels that were held out from the training levels are skipped.  Demonstrations of levels of a
     separate dev or test set are an error, except with --single-level.
     """
-    settings = demonstrations.DatasetConfig(
+    held_back, held_out = _evaluation_levels(config, data)
+    dataset = demonstrations.load_or_build(
+        config.replay_data_dir,
+        config.output_dir / "cache",
+        _dataset_config(config, observations, seed),
+        held_back=held_back,
+        log=log,
+        progress=progress_bar,
+    )
+    dataset.check_held_out(held_out)
+    return dataset
+
+
+def check_demonstrations(config: ExperimentConfig, data: Data, observations: tuple[str, ...], log: Log) -> None:
+    """Raise the errors of ``load_demonstrations`` without recording observations, which takes most of its time.
+
+    observations: those of the network with the most.
+    """
+    held_back, held_out = _evaluation_levels(config, data)
+    settings = _dataset_config(config, observations, config.seeds[0])
+    places = config.replay_data_dir
+    demonstrations.check_demonstrations(
+        places, settings, held_back=held_back, held_out=held_out, log=log, progress=progress_bar
+    )
+
+
+def _dataset_config(config: ExperimentConfig, observations: tuple[str, ...], seed: int) -> demonstrations.DatasetConfig:
+    return demonstrations.DatasetConfig(
         config.frame_skip,
         observations,
         validation_share=config.validation_share,
@@ -298,18 +325,14 @@ def load_demonstrations(
         mirror=config.mirror_demonstrations,
         max_per_category=config.max_demonstrations_per_category,
     )
-    held_back = data.dev if config.single_level is None and not config.dev_dataset else []
-    dataset = demonstrations.load_or_build(
-        config.replay_data_dir,
-        config.output_dir / "cache",
-        settings,
-        held_back=[level for level, _ in held_back],
-        log=log,
-        progress=progress_bar,
-    )
-    if config.single_level is None:
-        dataset.check_held_out(level for level, _ in data.dev + data.test)
-    return dataset
+
+
+def _evaluation_levels(config: ExperimentConfig, data: Data) -> tuple[list[Level], list[Level]]:
+    """Return the levels whose demonstrations are skipped, and those whose demonstrations are an error."""
+    if config.single_level is not None:
+        return [], []
+    held_back = [] if config.dev_dataset else [level for level, _ in data.dev]
+    return held_back, [level for level, _ in data.dev + data.test]
 
 
 def runs_without_imitation(config: ExperimentConfig, data: Data, log: Log) -> dict[str, np.ndarray]:

@@ -222,7 +222,7 @@ class RunRecord:
 
     architecture, pretrained, label, title, seed, folder: as in ``TrainingSetup``.
     plan: hardware plan.
-    played: method ("random", "bc", "ppo") -> episodes of the final evaluation, [] if not evaluated.
+    played: method (one of METHODS) -> episodes of the final evaluation, [] if not evaluated.
     bc_result: result of imitation, None without imitation.
     transfer: result of the weight transfer to PPO's policy, None without initial weights.
     speed: content of "speed" in results.json.
@@ -274,7 +274,7 @@ class RunRecord:
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
-        """Comparisons of PPO with the BC policy and with random play, paired by level."""
+        """Comparisons of PPO with the distilled policy, the BC policy and random play, paired by level."""
         return _against_baselines(self.title, [self])
 
 
@@ -296,12 +296,12 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
     plain = read_stored(path)
     if not plain:
         return None
-    if wrong := mismatch(plain, {"plan": _PLAN, "played": {method: [_EPISODE] for method in METHODS}}):
+    if wrong := mismatch(plain, {"plan": _PLAN, "played": {...: [_EPISODE]}}):
         raise ResumeError(f"{path}: {wrong}; {_REMEDY}")
     try:
         played = {method: [_decode_episode(one, levels) for one in some] for method, some in plain["played"].items()}
         tests = [sorted((one.level_index, one.category) for one in some) for some in played.values() if some]
-        if played.keys() != METHODS.keys() or any(one != tests[0] for one in tests):
+        if not played.keys() <= METHODS.keys() or any(one != tests[0] for one in tests):
             raise ValueError(f"methods must be {', '.join(METHODS)}, evaluated on the same levels")
         run: RunRecord = from_plain(RunRecord, plain | {"folder": folder, "played": played})
         return run
@@ -414,7 +414,7 @@ class ExperimentRecord:
         """Comparisons over all seeds: between architectures, between conditions, and between methods.
 
         Two labels are compared if they differ in architecture or in condition, but not in both.  For labels with several
-        seeds, PPO is compared with the BC policy and random play.
+        seeds, PPO is compared with the policies before it and random play.
         """
         several = {label: runs for label, runs in self.groups.items() if len(runs) > 1}
         found = [one for label, runs in several.items() for one in _against_baselines(label, runs)]
@@ -425,11 +425,11 @@ class ExperimentRecord:
 
 
 def _against_baselines(name: str, runs: Sequence[RunRecord]) -> list[Comparison]:
-    """Compare PPO with the BC policy and random play, over trainings of one label.  name: their label, or a title."""
+    """Compare PPO with all other policies, over trainings of one label.  name: their label, or a title."""
     return [
         compare(f"{name} {METHODS['ppo']}", METHODS[method], _over(runs, "ppo"), _over(runs, method))
-        for method in ("bc", "random")
-        if all({"ppo", method} <= run.wins.keys() for run in runs)
+        for method in METHODS
+        if method != "ppo" and all({"ppo", method} <= run.wins.keys() for run in runs)
     ]
 
 
@@ -523,7 +523,8 @@ def _results_entry(run: RunRecord, folder: Path) -> dict:
 
 
 def _suites(results: Mapping[str, dict[str, Stats] | None]) -> dict:
-    return {"suites": {"test": results["ppo"] or {}}, "baselines": {"random": results["random"], "bc": results["bc"]}}
+    baselines = {method: results.get(method) for method in METHODS if method != "ppo"}
+    return {"suites": {"test": results.get("ppo") or {}}, "baselines": baselines}
 
 
 def summary(record: ExperimentRecord) -> str:
@@ -544,4 +545,4 @@ def summary(record: ExperimentRecord) -> str:
 def _table(results: Mapping[str, dict[str, Stats] | None]) -> str:
     if not any(results.values()):
         return "not evaluated: --skip-final-eval"
-    return format_table({METHODS[method]: stats for method, stats in results.items()})
+    return format_table({METHODS[method]: stats for method, stats in results.items() if stats})

@@ -28,7 +28,8 @@ from rl.events import EventsError, Scalars, read_scalars
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-METHODS = {"ppo": "after PPO", "bc": "before PPO", "random": "random play"}  # in the order of columns
+# Policies of a training, in the order of columns.
+METHODS = {"ppo": "after PPO", "distilled": "after distillation", "bc": "after imitation", "random": "random play"}
 _LOSSES = {"train_loss": "training", "validation_loss": "validation"}  # key in the history of imitation -> label
 _ACCURACIES = {
     "train_accuracy": "training",
@@ -197,10 +198,11 @@ def _results(runs: Runs) -> dict[str, Any]:
     Random play gets a single column if its results are equal in all runs.
     """
     evaluated = {title: _evaluations(run) for title, run in runs.items()}
-    tables = {(title, method): results[method] for title, results in evaluated.items() for method in METHODS}
-    if not any(tables.values()):
+    tables = {(title, method): results.get(method) for title, results in evaluated.items() for method in METHODS}
+    tables = {column: table for column, table in tables.items() if table}
+    if not tables:
         return {}
-    random = [table for (_, method), table in tables.items() if method == "random" and table]
+    random = [table for (_, method), table in tables.items() if method == "random"]
     if len(runs) > 1 and random and all(one == random[0] for one in random):
         tables = {column: table for column, table in tables.items() if column[1] != "random"}
         tables["", "random"] = random[0]

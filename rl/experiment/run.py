@@ -10,11 +10,11 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import hardware
 from nppsim.errors import ConfigError
 from nppsim.io.files import locked, new_folder, write_text
+from nppsim.io.reading import read_json
 from nppsim.measure.intervals import wilson
 from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
@@ -23,7 +23,7 @@ from rl.config.files import config_from_dict
 from rl.config.resume import CONFIG, FINISHED_FILE, changes, check_levels, other_levels, stored_metadata
 from rl.curriculum import make_sampler
 from rl.distributed.ranks import SINGLE_PROCESS, RanksError, SingleProcess
-from rl.experiment.data import Data, audit_rewards, load_data, load_demonstrations
+from rl.experiment.data import Data, audit_rewards, check_demonstrations, load_data
 from rl.experiment.distill import load_teacher
 from rl.experiment.plan import planner
 from rl.experiment.record import (
@@ -45,6 +45,7 @@ from rl.experiment.setup import TrainingSetup, check_initial_agent, folder_of, l
 from rl.experiment.stages import run_stages
 from rl.experiment.viewer import studio_process
 from rl.log import ExperimentLog, Log, warn
+from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
 from rl.ppo.logs import OnMetrics
@@ -166,7 +167,7 @@ def _discard(message: str) -> None:
 
 
 def check_finished(config: ExperimentConfig, folder: Path) -> None:
-    """Raise ResumeError if results or agents of an experiment with a summary are missing."""
+    """Raise ResumeError or CheckpointError if results or agents of an experiment with a summary are missing or damaged."""
     trainings = [
         folder_of(config, folder, name, condition, seed)
         for name in config.networks
@@ -177,6 +178,13 @@ def check_finished(config: ExperimentConfig, folder: Path) -> None:
     if missing := [path.relative_to(folder).as_posix() for path in wanted if not path.is_file()]:
         advice = f"restore them, or remove {SUMMARY} to make them again from the checkpoints"
         raise ResumeError(f"{folder}: {SUMMARY} marks it as finished, but {', '.join(missing)} are missing; {advice}")
+    for path in wanted:
+        if path.name == AGENT:
+            checkpoint.load(path)
+        else:
+            read_json(
+                path, ResumeError, f"restore it, or remove it and {SUMMARY} to make it again from the checkpoints"
+            )
 
 
 def dry_run(config: ExperimentConfig, log: Log = print) -> None:
@@ -185,12 +193,11 @@ def dry_run(config: ExperimentConfig, log: Log = print) -> None:
     machine, data = hardware.detect(), load_data(config, log)
     plans = check_sizes(config, data, machine, initial_agent(config))
     begin_record(config, datetime.now(), machine, data, log)
-    with TemporaryDirectory() as cache:
-        elsewhere = replace(config, output_dir=Path(cache))
-        for name, plan in plans.items():
-            log(f"\n{name}\n{plan}")
-            if "with_pretrain" in config.conditions:
-                load_demonstrations(elsewhere, data, get_architecture(name).observations, config.seeds[0], log)
+    for name, plan in plans.items():
+        log(f"\n{name}\n{plan}")
+    if "with_pretrain" in config.conditions:
+        networks = [get_architecture(name).observations for name in config.networks]
+        check_demonstrations(config, data, max(networks, key=len), log)
     log(
         f"dry run: {len(data.train)} training, {len(data.dev)} dev and {len(data.test)} test levels; nothing was written"
     )

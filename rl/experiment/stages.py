@@ -418,15 +418,17 @@ def check_lost_checkpoints(setup: TrainingSetup) -> None:
 
 
 def evaluate(training: Training) -> None:
-    """Evaluate random play, the BC policy and PPO's policy on the test levels, and record films of PPO's episodes.
+    """Evaluate random play, the policies of all stages on the test levels, and record films of PPO's episodes.
 
     No other stage plays the test levels.
     """
     setup, pretrained = training.setup, training.pretrained
     evaluation = setup.config.evaluation
+    imitated = load_pretrained(setup.folder, training.plan.device, setup.config.frame_skip) if pretrained else None
     policies: dict[str, Policy | None] = {
         "random": RandomPolicy(),
-        "bc": pretrained.policy if pretrained else None,
+        "bc": imitated.policy if imitated else None,
+        "distilled": pretrained.policy if pretrained and pretrained.distillation_s else None,
         "ppo": training.agent.policy,
     }
     played: dict[str, list[EpisodeRecord]] = {method: [] for method in policies}

@@ -11,18 +11,20 @@ from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import LevelSet
 from nppsim.levels.tiles import MIRRORED
 from nppsim.planner import plan
-from nppsim.studio.drafts import draft_of, level_of
 
 from browsing import pinch, until
 
 CORRIDOR = [(2, 10), (14, 11)]  # tiles of a region that is opened
-SENT = """async (draft) => {
-    const { get, post } = await import("/static/js/api.js");
-    return get(`levels/${(await post("edit/level", { draft })).level}`);
+# The document of a level that is not in the studio.
+SENT = """async (data) => {
+    const { addMaps } = await import("/studio/static/js/library.js");
+    const { loadLevel } = await import("/studio/static/js/engine.js");
+    const [id] = await addMaps([{ map: Uint8Array.from(data), name: "" }]);
+    return { ...(await loadLevel(id)), map: null, newGame: null };
 }"""
 # What is done to it leads to the same state and back.
 UNDONE = """async (draft) => {
-    const model = await import("/static/js/level_model.js");
+    const model = await import("/studio/static/js/level_model.js");
     const history = new model.History(model.stateOf(draft));
     const region = { column: 3, row: 4, width: 6, height: 5 };
     const operations = [
@@ -41,6 +43,23 @@ UNDONE = """async (draft) => {
     while (history.canRedo) history.redo();
     return { operations: operations.length, undone, first, last, again: model.draftOf(history.state) };
 }"""
+
+
+def draft_of(page, level):
+    call = """async (data) => {
+        const { draftOf } = await import("/wasm/files.js");
+        const { levelFromBytes } = await import("/wasm/level.js");
+        return draftOf(levelFromBytes(Uint8Array.from(data))).draft;
+    }"""
+    return page.evaluate(call, list(level.to_bytes()))
+
+
+def level_of(page, draft):
+    call = """async (draft) => {
+        const { levelFromDraft, levelToBytes } = await import("/wasm/level.js");
+        return [...levelToBytes(levelFromDraft(draft))];
+    }"""
+    return Level.from_bytes(bytes(page.evaluate(call, draft)))
 
 
 @pytest.fixture
@@ -241,7 +260,7 @@ def test_copy_region_and_turn_entities(page, studio, starter):
 def test_change_of_level_ends_search(page, studio):
     out_of_reach = Level.build(np.zeros((23, 42), np.uint8), (20, 96), exits=[((160, 8), (80, 8))])
     page.goto(studio.at("replays"))
-    id = page.evaluate(SENT, draft_of(out_of_reach)[0])["id"]
+    id = page.evaluate(SENT, list(out_of_reach.to_bytes()))["id"]
     page.goto(studio.at(f"edit/{id}"))
     wait_for_status(page, "looking for a run")
     until(page, lambda: len(page.workers) == 1, "a search")
@@ -267,25 +286,24 @@ def test_unsimulated_entities_drawn_as_rings(page, studio):
 
 
 def test_undo_redo_restores_states(modules, starter):
-    draft, _ = draft_of(starter[0])
-    message = modules.evaluate(UNDONE, draft)
+    message = modules.evaluate(UNDONE, draft_of(modules, starter[0]))
     assert message["undone"] == message["operations"]
-    assert level_of(message["first"]) == starter[0] and message["again"] == message["last"] != message["first"]
+    assert level_of(modules, message["first"]) == starter[0] and message["again"] == message["last"] != message["first"]
 
 
 def test_mirror_and_kinds_equal_simulator(modules, starter):
     call = """async (draft) => {
-        const { draftOf, mirrorLevel, stateOf } = await import("/static/js/level_model.js");
+        const { draftOf, mirrorLevel, stateOf } = await import("/studio/static/js/level_model.js");
         return draftOf(mirrorLevel(stateOf(draft)));
     }"""
     for level in (starter[-1], everything()):
-        assert level_of(modules.evaluate(call, draft_of(level)[0])) == mirror(level)
+        assert level_of(modules, modules.evaluate(call, draft_of(modules, level))) == mirror(level)
     tiles = """async () => {
-        const { mirroredTile } = await import("/static/js/level_model.js");
+        const { mirroredTile } = await import("/studio/static/js/level_model.js");
         return [...Array(256).keys()].map(mirroredTile);
     }"""
     assert modules.evaluate(tiles) == MIRRORED.tolist()
-    table = "async () => [...(await import('/static/js/level_model.js')).KINDS]"
+    table = "async () => [...(await import('/studio/static/js/level_model.js')).KINDS]"
     known = dict(map(tuple, modules.evaluate(table)))
     assert {kind for kind, what in known.items() if not what.get("leftOut")} == {kinds.NINJA, *kinds.CREATING}
     assert {kind for kind, what in known.items() if what.get("leftOut")} == set(kinds.WITHOUT_EFFECT)
@@ -296,15 +314,15 @@ def test_mirror_and_kinds_equal_simulator(modules, starter):
         assert what.get("switch") == {kinds.EXIT: kinds.EXIT_SWITCH, **kinds.SWITCH_OF_DOOR}.get(kind)
 
 
-def test_drawn_document_equals_server_document(modules, starter):
-    """The editor draws levels from its own model: their documents are those of the server."""
+def test_drawn_document_equals_played_document(modules, starter):
+    """The editor draws levels from its own model: their documents are those that the game has."""
     call = """async (draft) => {
-        const { stateOf } = await import("/static/js/level_model.js");
-        return (await import("/static/js/level_document.js")).documentOf(stateOf(draft));
+        const { stateOf } = await import("/studio/static/js/level_model.js");
+        return (await import("/studio/static/js/level_document.js")).documentOf(stateOf(draft));
     }"""
     for level in (*starter[::6], everything()):
-        drawn = modules.evaluate(call, draft_of(level)[0])
-        sent = modules.evaluate(SENT, draft_of(level)[0])
+        drawn = modules.evaluate(call, draft_of(modules, level))
+        sent = modules.evaluate(SENT, list(level.to_bytes()))
         index = {place: i for i, place in enumerate(map(placed, sent["entities"]))}
         assert drawn["tiles"] == sent["tiles"] and drawn["spawn"] == sent["spawn"]
         assert len(drawn["entities"]) == len(sent["entities"])

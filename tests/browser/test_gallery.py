@@ -299,10 +299,11 @@ def test_gallery_filter_by_outcome_of_runs(page, own_studio):
 
 
 def test_page_and_leaderboard_survive_studio_restart(page, own_studio, start_studio):
-    """Play goes on while the studio is away; the page takes the new address; the score of a run is stored."""
+    """Play goes on while the studio is away; the page takes the new address; the browser keeps the score of a run."""
     studio = own_studio
     port = re.search(r":(\d+)/", studio.address)[1]
-    page.goto(studio.at(f"play/{LEVELS[6].fingerprint}"))  # who keeps running right finishes it
+    page.goto(studio.at("levels"))
+    page.locator(f"a[data-level='{LEVELS[6].fingerprint}']").click()  # who keeps running right finishes it
     page.wait_for_selector(".verdict:has-text('Ready')")
     assert page.text_content("#time") == "90.000"
     page.wait_for_selector(".best:has-text('No run has finished')")
@@ -322,12 +323,14 @@ def test_page_and_leaderboard_survive_studio_restart(page, own_studio, start_stu
     page.keyboard.down("ArrowRight")
     page.wait_for_selector(".verdict:has-text('plays again')")
     page.keyboard.up("ArrowRight")
+    page.get_by_role("link", name="Levels").click()
     page.wait_for_selector("#lost:has-text('has ended')")
     again = start_studio("--port", port)
     page.fill("#lost input", again.address)
     page.keyboard.press("Enter")
     page.wait_for_selector("#lost", state="detached")
     page.reload()  # the address has the new token, too
+    page.locator(f"a[data-level='{LEVELS[6].fingerprint}']").click()
     page.wait_for_selector(".verdict:has-text('Ready')")
     page.wait_for_selector(f".best tr:has-text('Ann'):has-text('{points}')")
     page.faults.clear()  # connections that were refused meanwhile

@@ -38,6 +38,23 @@ def _(original, suite, policy, **named):
     return [replace(one, outcome="won") for one in original(suite, policy, **named)]
 
 
+@mutation(
+    "evaluation acts on the observations of the previous decision", "tests/rl/evaluation/test_evaluation.py"
+).wrap(suite, "player_of")
+def _(original, *given):
+    player = original(*given)
+    act, before = player.act, []
+
+    def late(obs, envs, **named):
+        before.append({key: values.copy() for key, values in obs.items()})
+        late = before[-2:][0]
+        fits = all(late[key].shape == values.shape for key, values in obs.items())
+        return act(late if fits else obs, envs, **named)
+
+    player.act = late
+    return player
+
+
 @mutation("the final evaluation plays only won episodes again", "tests/rl/evaluation/test_evaluation.py").wrap(
     EvaluationSuite, "run"
 )

@@ -66,6 +66,13 @@ def _(original, *arguments):
     return setup
 
 
+@mutation("the schedule of imitation is ten times too long", "tests/bc/test_bc.py").wrap(imitation, "_Setup")
+def _(original, *arguments):
+    setup = original(*arguments)
+    setup.schedule.T_max *= 10
+    return setup
+
+
 @mutation("imitation descends along wrong labels' gradient", "tests/bc/test_bc.py").wrap(imitation, "_differentiate")
 def _(original, setup, batch):
     found = original(setup, batch)

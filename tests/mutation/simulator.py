@@ -56,6 +56,15 @@ def _(original, sim, *arguments):
     return None
 
 
+@mutation(
+    "path fields of another level are used if its doors are in the same state", "tests/nppsim/test_batch.py"
+).wrap(BatchSimulator, "_run")
+def _(original, sim, *arguments):
+    known = sim._fields.own_level >= 0
+    sim._fields.own_level[known] = sim.level[known]
+    return original(sim, *arguments)
+
+
 @mutation("the simulator gets other weights than the preset has", "tests/nppsim/test_reward.py").wrap(
     reward.RewardConfig, "record"
 )

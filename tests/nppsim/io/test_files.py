@@ -4,12 +4,15 @@ import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nppsim.errors import ConfigError
+from nppsim.io import files
 from nppsim.io.files import (
     append_text,
     check_output_file,
@@ -19,7 +22,10 @@ from nppsim.io.files import (
     table,
     write_bytes,
     write_json,
+    write_text,
 )
+
+from places import ROOT
 
 
 def test_replacing_failed_block_keeps_the_old_file(tmp_path):
@@ -37,6 +43,22 @@ def test_replacing_failed_block_keeps_the_old_file(tmp_path):
     write_bytes(path, b"new")
     assert path.read_bytes() == b"new"
     assert os.listdir(path.parent) == ["a.txt"]
+
+
+def test_replacing_removes_temporary_files_of_killed_processes(tmp_path):
+    program = (
+        "import os, signal, sys; from nppsim.io.files import replacing\n"
+        "with replacing(sys.argv[1]) as path: path.write_text('half'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", program, str(tmp_path / "written.txt")], cwd=ROOT)
+        (left,) = tmp_path.iterdir()
+        assert left.name.startswith(".written.txt.") and left.name.endswith(".tmp")
+    (tmp_path / ".other.elsewhere.1.tmp").touch()  # of another machine
+    (tmp_path / f".running.{files._HOST}.{os.getpid()}.tmp").touch()
+    write_text(tmp_path / "another.txt", "whole")
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {".other.elsewhere.1.tmp", f".running.{files._HOST}.{os.getpid()}.tmp", "another.txt"}
 
 
 def test_write_errors_name_the_file(tmp_path):

@@ -1,21 +1,20 @@
-"""Server side of the editor: drafts, files, and episodes of agents over the socket."""
+"""Server side of the editor: files in folders."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from nppsim.levels.level import Level
 from nppsim.studio import editing
 from nppsim.studio.app import Studio
-from nppsim.studio.drafts import draft_of
+from nppsim.studio.documents import packed_text
 from nppsim.studio.errors import StudioError
 from nppsim.studio.library import Library, _without_ending
 from nppsim.studio.security import Access
 
 from worlds import corridor, straight
 
-DRAFT = draft_of(corridor())[0]
+MAP = packed_text(corridor().to_bytes())
 
 
 @pytest.fixture
@@ -29,28 +28,7 @@ def folder_page(page, tmp_path):
 
 
 def wish(**change):
-    return json.dumps({"draft": DRAFT, "folder": 0, "name": "two", "replace": False} | change)
-
-
-def test_level_loaded_changed_and_saved(page):
-    taken = page.get(f"edit/drafts/{straight().fingerprint}").json()
-    assert taken == {"draft": draft_of(straight())[0], "lost": []}
-    assert page.post("edit/level", json.dumps({"draft": taken["draft"]}))["level"] == straight().fingerprint
-    id = page.post("edit/level", json.dumps({"draft": DRAFT}))["level"]
-    assert Level.from_bytes(page.get(f"levels/{id}/file").content) == corridor()
-    assert "no such level" in page.get("edit/drafts/0123", 404).json()["error"]
-    broken = {**DRAFT, "spawn": None}
-    assert "place the ninja" in page.post("edit/level", json.dumps({"draft": broken}), 400)["error"]
-    assert "draft" in page.post("edit/level", b"{}", 400)["error"]
-    assert "not JSON" in page.post("edit/level", b"{", 400)["error"]
-
-
-def test_changed_title_is_downloaded(page):
-    renamed = draft_of(replace(straight(), title="another title"))[0]
-    id = page.post("edit/level", json.dumps({"draft": renamed}))["level"]
-    assert id == straight().fingerprint
-    assert Level.from_bytes(page.get(f"levels/{id}/file").content).title == "another title"
-    assert [card["id"] for card in page.get("levels").json()["levels"]].count(id) == 1
+    return json.dumps({"map": MAP, "folder": 0, "name": "two", "replace": False} | change)
 
 
 def test_save_only_in_plain_folders_and_replace_on_confirmation(folder_page):

@@ -13,7 +13,7 @@ def headers(page, **changed):
     return {name: value for name, value in given.items() if value is not None}
 
 
-@pytest.mark.parametrize("path", ["/", "/static/js/api.js", "/api/state"])
+@pytest.mark.parametrize("path", ["/", "/studio/static/js/api.js", "/api/state"])
 @pytest.mark.parametrize(
     "host",
     [
@@ -71,14 +71,14 @@ def test_tokens_are_random_and_hidden():
 @pytest.mark.parametrize(
     "path",
     [
-        "/static/../app.py",
-        "/static/%2e%2e/app.py",
-        "/static/..%2fapp.py",
-        "/static//etc/passwd",
-        "/static/js/..%5c..%5capp.py",
-        "/static/%00",
+        "/studio/static/../app.py",
+        "/studio/static/%2e%2e/app.py",
+        "/studio/static/..%2fapp.py",
+        "/studio/static//etc/passwd",
+        "/studio/static/js/..%5c..%5capp.py",
+        "/studio/static/%00",
         "/static",
-        "/static/js",
+        "/studio/static/js",
         "/%61pi/levels/%2e%2e",
         "//api/state",
         "/api//state",

@@ -110,6 +110,32 @@ def test_record_equals_playback_of_inputs():
     assert outcomes == {"won", "died", "timeout"}
 
 
+class Recorder:
+    """Acts at random and records observations and actions."""
+
+    def __init__(self):
+        self.seen, self.actions, self._rng = [], [], np.random.default_rng(3)
+
+    def act(self, obs, *, deterministic, rng):
+        self.seen.append(obs["game_state"].copy())
+        self.actions.append(self._rng.choice([0, RIGHT, RIGHT, RIGHT], len(obs["game_state"])))
+        return self.actions[-1]
+
+
+def test_run_policy_acts_on_current_observations():
+    """With observations of an earlier decision, agents would only be a little worse."""
+    policy = Recorder()
+    records = play(policy, episodes=2, num_envs=1)
+    seen = iter(policy.seen)
+    for record in records:
+        sim = BatchSimulator(LevelBank([record.level], least_time=GAME_TIME), 1, observations=STATE, threads=1)
+        obs = sim.reset()
+        for action in INPUT_ACTION[record.inputs[::4]]:
+            np.testing.assert_array_equal(next(seen), obs["game_state"])
+            obs = sim.step(np.array([action]))
+    assert next(seen, None) is None
+
+
 def test_aggregate_means_include_lost_episodes():
     records = play(Undecided(), num_envs=4)
     assert 0 < sum(record.won for record in records) < len(records)

@@ -83,6 +83,8 @@ def test_distill_interrupted_resumes_bit_identical(flags, tmp_path, monkeypatch)
     }
     before, after = (checkpoint.load(pretrain / f"{name}.safetensors")["policy"] for name in ("bc_policy", "distilled"))
     assert not (before["action_net.weight"] == after["action_net.weight"]).all()
+    summary = (folder / "summary.txt").read_text()
+    assert all(policy in summary for policy in ("after PPO", "after distillation", "after imitation"))
 
 
 def test_teacher_of_same_seed_of_other_architecture(flags, tmp_path):

@@ -74,7 +74,7 @@ def test_results_json_has_categories_and_baselines(experiment):
     for name in ("mlp_baseline", "vision_free"):
         entry = results["architectures"][name]["seeds"]["0"]
         assert set(entry["suites"]["test"]) == {*CATEGORIES, "all"}
-        assert set(entry["baselines"]) == {"random", "bc"}
+        assert set(entry["baselines"]) == {"random", "bc", "distilled"}
         speed = entry["speed"]
         assert sum(speed["share"].values()) == pytest.approx(1.0, abs=0.02)
         assert speed["decisions"] == 2048 and 0 < speed["ppo_time_s"] < entry["wall_time_s"] and speed["cores_used"] > 0

@@ -36,7 +36,7 @@ def run_record(folder, label="vision_free", seed=0, title=None, *, architecture=
         title=title or label,
         seed=seed,
         folder=folder / label,
-        played={"random": episodes(1), "bc": episodes(2) if pretrained else [], "ppo": episodes(ppo)},
+        played={"random": episodes(1), "bc": episodes(2) if pretrained else [], "distilled": [], "ppo": episodes(ppo)},
         bc_result=None,
         transfer=None,
         speed={"decisions_per_s": 1000.0, "share": {"update": 1.0}},
@@ -74,7 +74,7 @@ def test_write_experiment_files_have_the_same_results(record, tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     seed = results["architectures"]["vision_free"]["seeds"]["0"]
     assert seed["suites"]["test"] == run.results["ppo"]
-    assert seed["baselines"] == {"random": run.results["random"], "bc": None}
+    assert seed["baselines"] == {"random": run.results["random"], "bc": None, "distilled": None}
     assert (seed["speed"], seed["wall_time_s"]) == (run.speed, 12.5)
     evaluated = {"ppo": seed["suites"]["test"], **seed["baselines"]}
     assert json.loads((run.folder / "eval_results.json").read_text()) == evaluated
@@ -104,15 +104,15 @@ def test_results_view_without_evaluation_is_empty(record, tmp_path):
     record = record.with_run(replace(run, played={method: [] for method in run.played}))
     entry = results_view(record, tmp_path)["architectures"]["vision_free"]["seeds"]["0"]
     assert entry["suites"] == {"test": {}} and entry["comparisons"] == []
-    assert entry["baselines"] == {"random": None, "bc": None}
+    assert entry["baselines"] == {"random": None, "bc": None, "distilled": None}
     write_experiment(record, tmp_path)
     assert not list(tmp_path.rglob("test_levels.csv"))
 
 
 def test_summary_has_a_table_for_each_run(record, tmp_path):
-    text = summary(record.with_run(run_record(tmp_path)))
+    text = summary(record.with_run(run_record(tmp_path, pretrained=True)))
     assert "vision_free, test levels" in text
-    assert "random play" in text and "before PPO" in text and "after PPO" in text
+    assert "random play" in text and "after imitation" in text and "after PPO" in text
     assert "films: 1 in vision_free/videos" in text and str(tmp_path) not in text
     assert "\ndelivered: the BC policy, with 40 %\n" in text
 
@@ -120,7 +120,7 @@ def test_summary_has_a_table_for_each_run(record, tmp_path):
 def test_run_record_comparisons_with_baselines(tmp_path):
     run = run_record(tmp_path, pretrained=True, ppo=4)
     assert [(c.first, c.second, c.categories["all"].difference) for c in run.comparisons] == [
-        ("vision_free after PPO", "before PPO", 0.5),
+        ("vision_free after PPO", "after imitation", 0.5),
         ("vision_free after PPO", "random play", 0.75),
     ]
 
@@ -142,7 +142,7 @@ def test_experiment_comparisons_between_architectures_and_conditions(record, tmp
         ("vision_free, no_pretrain", "vision_free, with_pretrain"): 0.25,
     }
     over_seeds = [(c.first, c.second, c.seeds) for c in record.comparisons if "PPO" in c.first]
-    assert ("vision_free, with_pretrain after PPO", "before PPO", 2) in over_seeds and len(over_seeds) == 6
+    assert ("vision_free, with_pretrain after PPO", "after imitation", 2) in over_seeds and len(over_seeds) == 6
     write_experiment(record, tmp_path)
     results = json.loads((tmp_path / "results.json").read_text())
     assert len(results["comparisons"]) == 10 and results["comparisons"][0]["sentence"]

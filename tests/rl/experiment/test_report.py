@@ -54,7 +54,7 @@ def experiment(tmp_path):
             "closed_loop": {"success": 0.52}, "best_epoch": 17,
             "history": [{"train_loss": 1.0 / (i + 1), "validation_accuracy": i / 9} for i in range(9)],
         },
-        "comparisons": [comparison("mlp_baseline after PPO", "before PPO", 0.41, [0.31, 0.5])],
+        "comparisons": [comparison("mlp_baseline after PPO", "after imitation", 0.41, [0.31, 0.5])],
         "transfer": {"copied": 41, "fresh": ["value_head.weight", "value_head.bias"]},
         "settings": {"ppo.gamma": {"value": 0.99, "source": "command line"}, "x": {"value": 1, "source": "default"}},
         "speed": {"decisions_per_s": 51234.5, "share": {"environment": 0.125, "update": 0.875}},
@@ -90,7 +90,7 @@ def test_write_report_contains_numbers(tmp_path, experiment):
     assert page.count("data:image/png;base64,") == 2 + 1 + 2 + 1  # curves, rewards, cloning, route picture
     assert not re.search(r'(src|href)="(https?:)?//', page)  # nothing from the network
     assert "mlp_baseline finishes 93.0 % of 100 episodes on test levels (95 % interval 86.3 to 96.6 %)." in page
-    assert "mlp_baseline after PPO finishes 41.0 points more than before PPO" in page
+    assert "mlp_baseline after PPO finishes 41.0 points more than after imitation" in page
     assert "<b>+41.0 [31.0, 50.0]</b>" in page and "<td>+1.0 [-2.0, 4.0]</td>" in page
     assert "vision_free: not evaluated after PPO." in page
 
@@ -160,7 +160,7 @@ def test_write_report_equal_random_play_has_one_column(tmp_path, experiment):
         page = texts(write_report(experiment, tmp_path / f"{name}.html").read_text())
         begin = page.index("category")
         assert page[begin + 1 : begin + 1 + titles].count("random play") == titles - 4
-        assert page[begin + 1 : begin + 3] == ["after PPO", "before PPO"], "what matters first"
+        assert page[begin + 1 : begin + 3] == ["after PPO", "after imitation"], "what matters first"
         assert page[begin + titles] == "random play"
 
 

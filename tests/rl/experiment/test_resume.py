@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import hardware
-from nppsim.errors import ConfigError
+from nppsim.errors import ConfigError, UserError
 from nppsim.io.files import FolderError, locked, write_json
 from nppsim.levels.level_set import LevelSet
 from rl.checks.check import read_results
@@ -263,6 +263,15 @@ def test_run_resume_from_incomplete_finished_experiment_raises(finished, tmp_pat
     (folder / "summary.txt").unlink()
     run(resolve(["--resume-from", str(folder)]), print)
     assert differences(finished, folder) == ["vision_free/digests.jsonl: only in " + str(finished)]
+
+
+@pytest.mark.parametrize("name", ["results.json", "vision_free/finished.json", "vision_free/agent.safetensors"])
+def test_run_resume_from_damaged_finished_experiment_raises(finished, tmp_path, name):
+    folder = shutil.copytree(finished, tmp_path / "damaged")
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(UserError, match=name):
+        run(resolve(["--resume-from", str(folder)]), print)
 
 
 def test_run_resume_without_digests_warns(finished, tmp_path):

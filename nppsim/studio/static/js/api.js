@@ -1,12 +1,14 @@
-/* Client of the server: requests with the token from the page's address (protocol: docs/lab/studio.md).
+/* Data of the studio: of its server, or of the files of an exported site (protocol: docs/lab/studio.md).
  *
  *     const level = await get("levels/" + id);
- *     const answer = await post("recordings/3/demonstration");
+ *     const { demonstrations } = await features(); // what this studio can do
+ *
+ * A site answers requests of get from files; nothing is posted there.
  */
 
-const MIB = 1 << 20;
-const MOST_BYTES = 4 * MIB; // limit on files, as in nppsim/studio/security.py
 const POLL_MS = 600;
+export const ROOT = new URL("../../../", import.meta.url); // of the server or the site
+export const isSite = document.documentElement.dataset.site !== undefined;
 let token = new URLSearchParams(location.search).get("token") ?? "";
 
 /** A request failed.  status: HTTP status, or 0 if the server did not answer. */
@@ -26,6 +28,12 @@ export function useAddress(text) {
 /** Return the JSON at a path below /api/. */
 export function get(path) {
   return request("GET", path);
+}
+
+/** Return what the studio can do besides playing: {demonstrations: write them, folders: save levels, differences: compare
+ *  runs, follows: display an experiment}. */
+export function features() {
+  return get("state");
 }
 
 /** Poll the studio and call put(text) with the progress while it compiles, until the returned function is called. */
@@ -50,40 +58,11 @@ export function post(path, body = {}) {
   return request("POST", path, JSON.stringify(body), { "Content-Type": "application/json" });
 }
 
-export function remove(path) {
-  return request("DELETE", path);
-}
-
-/** Open a file in the studio; return {level: id, levels: number of levels, category, run: run document or null,
- *  warnings}. */
-export async function openFile(file) {
-  if (file.size > MOST_BYTES)
-    throw new ApiError(
-      `${file.name} has ${(file.size / MIB).toFixed(1)} MB; the limit is ${MOST_BYTES / MIB} MB: ` +
-        "start the studio with --levels and the file's name",
-      413,
-    );
-  const data = await file.arrayBuffer().catch(() => {
-    throw new ApiError(`${file.name} cannot be read: drop files, not folders`, 400);
-  });
-  return request("POST", "open", data, { "X-File-Name": encodeURIComponent(file.name) });
-}
-
-/** Download a file from a path below /api/ under the name that the server sends; return the name. */
-export async function download(path) {
-  const answer = await ask("GET", path);
-  const name = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition") ?? "")?.[1] ?? "file";
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(await answer.blob());
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // the browser reads the object after the click
-  return name;
-}
-
 /** Return the bytes at a path below /api/. */
 export async function getBytes(path) {
-  return (await ask("GET", path)).arrayBuffer();
+  if (!isSite) return (await ask("GET", path)).arrayBuffer();
+  const { body } = await askSite(path, ".gz");
+  return new Response(body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
 
 /** Post JSON to a path below /api/; yield the JSON of each line of the answer as it arrives. */
@@ -105,9 +84,11 @@ async function request(method, path, body, headers) {
 }
 
 async function ask(method, path, body = undefined, headers = {}, signal = undefined) {
+  if (isSite) return askSite(path);
+  const all = { ...headers, "X-Studio-Token": token };
   let answer;
   try {
-    answer = await fetch("/api/" + path, { method, body, signal, headers: { ...headers, "X-Studio-Token": token } });
+    answer = await fetch(new URL(`api/${path}`, ROOT), { method, body, signal, headers: all });
   } catch (error) {
     if (signal?.aborted) throw error;
     document.dispatchEvent(new Event("studiolost"));
@@ -120,6 +101,12 @@ async function ask(method, path, body = undefined, headers = {}, signal = undefi
     reply.error ?? `the studio failed (${answer.status}); see its terminal for the reason`,
     answer.status,
   );
+}
+
+async function askSite(path, suffix = ".json") {
+  const answer = await fetch(new URL(`data/${path.replaceAll("/", "-")}${suffix}`, ROOT)).catch(() => null);
+  if (answer?.ok) return answer;
+  throw new ApiError(answer ? "This level or run is not here; open its file or link again." : "You are offline.", 404);
 }
 
 /** Open a view; if that fails, destroy it, because its listeners would stay. */

@@ -9,11 +9,13 @@
  *     toast(text, kind)   show a message for a few seconds; kind: "", "good" or "bad"
  *     failed(error)       show an error
  *     openFiles(files)    open files as if they had been dropped
- *     opened              run document of the replay that was opened last, or null
+ *     opened              run that was opened last, {label, level, inputs}, or null
  */
 
-import { get, openFile, useAddress, whileCompiling } from "./api.js";
+import { ROOT, features, get, isSite, useAddress, whileCompiling } from "./api.js";
 import { element, takesKeys } from "./elements.js";
+import { openFile } from "./library.js";
+import { openLink } from "./share.js";
 import { coloursSwitch, themeSwitch } from "./theme.js";
 
 // A hidden view has no tab of its own; tab: the tab that is highlighted instead.
@@ -27,6 +29,7 @@ const VIEWS = [
   { name: "watch", title: "Watch", module: "./watch.js" },
   { name: "run", title: "Training", module: "./run.js", hidden: true }, // shown if the studio follows a training
 ];
+const FAULTS = [TypeError, ReferenceError, RangeError]; // errors of the page itself
 const RETRY_MS = 700;
 const MOST_WARNINGS = 3; // warnings shown per file
 const NOTICE_DELAY_MS = 400; // delay before a notice appears while a view loads
@@ -46,7 +49,7 @@ const studio = {
   openFiles,
   failed(error) {
     if (error.status !== 0 && error.status !== 401) toast(error.message, "bad"); // waitForStudio reports these two
-    if (!("status" in error)) console.error(error); // an error of the page itself
+    if (FAULTS.some((kind) => error instanceof kind)) console.error(error);
   },
 };
 
@@ -87,7 +90,15 @@ async function showView() {
   const stopPolling = whileCompiling((text) => (loading.querySelector("p").textContent = text));
   failedView = false;
   try {
-    const { show } = await import(wanted.module);
+    if (location.hash.startsWith("#level=")) {
+      history.replaceState(null, "", opened(await openLink(location.hash)));
+      showView();
+      return;
+    }
+    const { show } = await import(wanted.module).catch(async (error) => {
+      await features(); // fails if the studio has ended
+      throw error;
+    });
     const end = await show(root, studio, ...parts);
     if (number === shown) endView = end;
     else end?.();
@@ -135,7 +146,7 @@ async function openFiles(files) {
   for (const file of files) {
     try {
       last = await openFile(file);
-      toast(last.levels > 1 ? `${file.name}: ${last.levels} levels are open` : `${file.name} is open`, "good");
+      toast(last.note, "good");
       const { warnings } = last;
       for (const text of warnings.slice(0, MOST_WARNINGS)) toast(`${file.name}: ${text}`, "bad");
       if (warnings.length > MOST_WARNINGS)
@@ -144,10 +155,15 @@ async function openFiles(files) {
       studio.failed(error);
     }
   }
-  if (!last) return;
-  studio.opened = last.run;
-  if (last.run) studio.go("#/replays/opened");
-  else studio.go(last.levels > 1 ? `#/levels/${encodeURIComponent(last.category)}` : `#/play/${last.level}`);
+  if (last?.levels > 1) studio.go(`#/levels/${encodeURIComponent(last.category)}`);
+  else if (last?.level) studio.go(opened(last));
+  else if (last) studio.go("#/replays");
+}
+
+/** Return the address that shows an opened level or run. */
+function opened({ level, run }) {
+  studio.opened = run;
+  return run ? "#/replays/opened" : `#/play/${level}`;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -209,7 +225,7 @@ addEventListener("keydown", (event) => {
 
 themeSwitch(document.getElementById("theme"));
 coloursSwitch(document.getElementById("colours"));
-get("state")
+features()
   .then(({ follows }) => {
     VIEWS.find(({ name }) => name === "run").hidden = !follows;
   }, studio.failed)
@@ -218,5 +234,6 @@ get("state")
     showView();
   });
 acceptDrops();
+if (isSite) navigator.serviceWorker?.register(new URL("worker.js", ROOT)).catch(() => {}); // it works online without
 addEventListener("hashchange", showView);
 document.addEventListener("studiolost", waitForStudio);

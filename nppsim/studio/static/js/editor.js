@@ -1,6 +1,8 @@
 /* The editor: #/edit continues with the current level, #/edit/ID opens another one, #/edit/new an empty one. */
 
-import { download, get, post } from "./api.js";
+import { draftOf as draftOfLevel, levelToText } from "../../../wasm/files.js";
+import { levelFromBytes, levelFromDraft, levelToBytes } from "../../../wasm/level.js";
+import { features } from "./api.js";
 import { EditorCanvas } from "./editor_canvas.js";
 import { showChecks } from "./editor_checks.js";
 import { Editor } from "./editor_state.js";
@@ -8,16 +10,20 @@ import { askToDrop, chooseLevel, saveInFolder, showKeys } from "./editor_dialogs
 import { showPalette, showProperties } from "./editor_palette.js";
 import { element, takesKeys } from "./elements.js";
 import { History, KINDS, draftOf, emptyState, stateOf } from "./level_model.js";
+import { aboutLevel, addMaps, fileName, saveFile } from "./library.js";
+import { bytes } from "./recording.js";
+import { copyLink } from "./share.js";
+import { drafts, putDraft, removeDrafts, removeLevels, storedRuns } from "./store.js";
 
 const ZOOM = 1.3;
-// sessionStorage preserves the current level over a reload; localStorage preserves unsaved changes when the tab is
-// closed.
-const STORED = "nppsim.draft";
+const DAY_MS = 86_400_000;
+const STORED = "nppsim.draft"; // in sessionStorage: id of this tab's draft
+const lockOf = (id) => `nppsim ${id}`; // Web Lock that a tab holds while it edits a draft
 let stored = null; // the Editor; survives a change of the view
 let tried = null; // {id, state} of the level that was played or saved last
 
 export async function show(view, studio, id) {
-  stored ??= restored();
+  stored ??= await restored(studio);
   const editor = stored;
   const isCurrent = id && tried?.id === id && tried.state === editor.state;
   if (id && !isCurrent && (editor.history.isSaved || (await askToDrop()))) await load(editor, studio, id);
@@ -54,7 +60,7 @@ export async function show(view, studio, id) {
   );
 
   const drawn = new EditorCanvas(canvas, editor);
-  const commands = commandsOf(editor, drawn, studio);
+  const commands = commandsOf(editor, drawn, studio, await features());
   const onBar = commands.filter(({ title }) => title).map((command) => ({ command, button: makeButton(command) }));
   tools.append(...onBar.map(({ button }) => button));
   const title = titleField(editor);
@@ -93,25 +99,53 @@ export async function show(view, studio, id) {
   };
 }
 
-/** Return an Editor with the level from before a reload, or with the unsaved level of a closed tab, or with an empty
- *  level. */
-function restored() {
-  const draft = sessionStorage.getItem(STORED) ?? localStorage.getItem(STORED);
-  const editor = new Editor(new History(draft ? stateOf(JSON.parse(draft)) : emptyState()));
-  editor.history.saved = emptyState();
-  addEventListener("pagehide", () => {
-    const text = JSON.stringify(draftOf(editor.state));
-    sessionStorage.setItem(STORED, text);
-    if (editor.history.isSaved) localStorage.removeItem(STORED);
-    else localStorage.setItem(STORED, text);
-  });
+/** Return an Editor with the draft of this tab before a reload, else with the latest unsaved draft that no other tab
+ *  edits, else with an empty level. */
+async function restored(studio) {
+  const own = sessionStorage.getItem(STORED);
+  const all = await drafts();
+  await removeDrafts(all.filter((one) => one.saved && Date.now() - one.changed > DAY_MS).map(({ id }) => id));
+  const found = all.filter(({ id, saved }) => !saved || id === own);
+  found.sort((a, b) => Number(b.id === own) - Number(a.id === own));
+  let mine = null;
+  for (const one of found) if (!mine && (await locked(one.id))) mine = one;
+  const editor = new Editor(new History(mine ? stateOf(mine.draft) : emptyState()));
+  editor.history.saved = mine?.saved ? editor.state : emptyState();
+  const id = mine?.id ?? `draft-${Date.now()}-${Math.random().toString(36).slice(2)}`;
+  if (!mine) await locked(id);
+  sessionStorage.setItem(STORED, id);
+  let [writing, waiting] = [false, false]; // one write at a time; the last state wins
+  const write = async () => {
+    waiting = true;
+    if (writing) return;
+    for (writing = true; waiting; ) {
+      waiting = false;
+      await putDraft(id, draftOf(editor.state), editor.history.isSaved).catch(studio.failed);
+    }
+    writing = false;
+  };
+  editor.history.addEventListener("change", write);
   return editor;
 }
 
+/** Lock a draft until this tab closes; resolves to false if another tab holds it.  Without encryption, browsers have no
+ *  locks. */
+function locked(id) {
+  if (!navigator.locks) return Promise.resolve(id === sessionStorage.getItem(STORED));
+  return new Promise((resolve) => {
+    navigator.locks.request(lockOf(id), { ifAvailable: true }, (lock) => {
+      resolve(lock !== null);
+      return lock && new Promise(() => {});
+    });
+  });
+}
+
 async function load(editor, studio, id) {
-  const { draft, lost } = id === "new" ? { draft: null, lost: [] } : await get(`edit/drafts/${encodeURIComponent(id)}`);
+  const draft = (await drafts()).find((one) => one.id === id)?.draft;
+  const level = draft || id === "new" ? null : levelFromBytes(bytes((await aboutLevel(id)).map));
+  const { draft: found, lost } = level ? draftOfLevel(level) : { draft, lost: [] };
   editor.reset();
-  editor.history.load(draft ? stateOf(draft) : emptyState());
+  editor.history.load(found ? stateOf(found) : emptyState());
   for (const text of lost) studio.toast(`This level cannot be stored unchanged: ${text}.`, "bad");
 }
 
@@ -127,17 +161,22 @@ async function load(editor, studio, id) {
  * @property {boolean} [main] */
 
 /** @returns {Command[]} */
-function commandsOf(editor, drawn, studio) {
+function commandsOf(editor, drawn, studio, can) {
   const add = async () => {
     const { state } = editor;
-    const { level } = await post("edit/level", { draft: draftOf(state) });
-    tried = { id: level, state };
-    return level;
+    const [id] = await addMaps([{ map: levelToBytes(levelFromDraft(draftOf(state))), name: "untitled" }]);
+    const before = tried;
+    tried = { id, state };
+    const stays = !before || before.id === id || (await storedRuns()).some(({ level }) => level === before.id);
+    if (!stays) await removeLevels([before.id]); // an earlier version of this level
+    return id;
   };
-  const guarded = (job) => () => job().catch((error) => studio.failed(error));
+  const guarded = (job) => () => Promise.resolve().then(job).catch(studio.failed);
   const save = (format) =>
-    guarded(async () => {
-      const name = await download(`levels/${await add()}/file?format=${format}`);
+    guarded(() => {
+      const level = levelFromDraft(draftOf(editor.state));
+      const name = fileName({ title: level.title, id: "level" }) + (format === "map" ? ".map" : ".level");
+      saveFile(format === "map" ? levelToBytes(level) : levelToText(level), name);
       editor.history.markSaved();
       studio.toast(`${name} is saved`, "good");
     });
@@ -195,7 +234,8 @@ function commandsOf(editor, drawn, studio) {
     { keys: ["Escape"], run: () => editor.cancel() },
     { keys: ["Ctrl+S"], words: "Save as file", run: save("map") },
     { words: "Save as text", run: save("text") },
-    { words: "Save in a folder …", run: guarded(() => saveInFolder(editor, studio)) },
+    ...(can.folders ? [{ words: "Save in a folder …", run: guarded(() => saveInFolder(editor, studio)) }] : []),
+    { words: "Copy link", run: guarded(() => copyLink(studio, { map: levelToBytes(levelFromDraft(draftOf(editor.state))) })) },
     { words: "Edit another …", run: guarded(() => chooseLevel(studio)) },
     { words: "New level", run: () => studio.go("#/edit/new") },
   ];

@@ -64,8 +64,8 @@ export function showChecks(panel, editor, canvas, studio) {
     evaluated: (result) => showEvaluation(result),
   });
 
-  function showVerdict(text, kind) {
-    verdict.textContent = text;
+  function showVerdict(words, kind) {
+    verdict.textContent = words;
     verdict.className = kind;
   }
 
@@ -111,12 +111,12 @@ export function showChecks(panel, editor, canvas, studio) {
 }
 
 // The text of a diagnostic; for a diagnostic with a position, a button that moves the cursor there.
-function sentence({ text, at }, editor, canvas) {
-  if (!at) return text;
+function sentence({ text: words, at }, editor, canvas) {
+  if (!at) return words;
   return element("button", {
     type: "button",
     class: "quiet",
-    text,
+    text: words,
     onclick: () => {
       editor.choose("select");
       editor.goTo(at);

@@ -1,8 +1,12 @@
 /* The editor's dialogs: list of keys, choice of a level, saving in a folder. */
 
-import { get, openFile, post } from "./api.js";
+import { levelFromDraft, levelToBytes } from "../../../wasm/level.js";
+import { get, post } from "./api.js";
 import { element } from "./elements.js";
 import { draftOf } from "./level_model.js";
+import { allLevels, openFile } from "./library.js";
+import { text as base64 } from "./recording.js";
+import { drafts } from "./store.js";
 
 const KEYS = [
   ["Arrows", "move the cursor: by tiles, or by quarter tiles for entities (with Shift by tiles)"],
@@ -79,12 +83,15 @@ export async function askToDrop() {
 }
 
 export async function chooseLevel(studio) {
-  const { levels } = await get("levels");
+  const [{ levels }, stored] = await Promise.all([allLevels(), drafts()]);
   const name = ({ name: its, category }) => (category ? `${category}: ${its}` : its);
   const select = element(
     "select",
     { "aria-label": "Level" },
     levels.map((one) => element("option", { value: one.id, text: name(one) })),
+    stored.map(({ id, draft, changed }) =>
+      element("option", { value: id, text: `draft: ${draft.title || "untitled"}, ${new Date(changed).toLocaleString()}` }),
+    ),
   );
   const file = element("input", { type: "file", "aria-label": "A level file or replay of yours" });
   const contents = element(
@@ -137,7 +144,8 @@ export async function saveInFolder(editor, studio) {
   );
   if ((await ask("Save in a folder", contents, [button("", "Cancel"), button("save", "Save", "primary")])) !== "save")
     return;
-  const request = { draft: draftOf(editor.state), folder: Number(folder.value), name: input.value, replace: false };
+  const map = base64(levelToBytes(levelFromDraft(draftOf(editor.state))));
+  const request = { map, folder: Number(folder.value), name: input.value, replace: false };
   let saved = await post("edit/save", request);
   if (saved.exists) {
     const text = element("p", { text: `The file ${saved.exists} exists already.` });

@@ -2,8 +2,8 @@
 
 import { Kernels, loadModule } from "../../../wasm/kernels.js";
 import { levelFromBytes } from "../../../wasm/level.js";
-import { get } from "./api.js";
 import { levelDocument, runDocument } from "./documents.js";
+import { aboutLevel, findRun } from "./library.js";
 import { bytes } from "./recording.js";
 
 let loaded = null;
@@ -13,14 +13,14 @@ function loadEngine() {
   return loaded;
 }
 
-/** Load a level of the studio; resolves to its document. */
+/** Load a level; resolves to its document. */
 export async function loadLevel(id) {
-  const [about, engine] = await Promise.all([get(`levels/${id}`), loadEngine()]);
+  const [about, engine] = await Promise.all([aboutLevel(id), loadEngine()]);
   return levelDocument(engine, levelFromBytes(bytes(about.map), about.name), about);
 }
 
-/** Load a run of a level, {label, inputs}; resolves to its run document. */
+/** Load a run of a level; resolves to its run document.  path: as for findRun. */
 export async function loadRun(path, level) {
-  const { label, inputs } = await get(path);
+  const { label, inputs } = await findRun(path);
   return runDocument(level, bytes(inputs), label);
 }

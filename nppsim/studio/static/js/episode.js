@@ -2,19 +2,20 @@
  * clock that it began with.
  */
 
-import { get } from "./api.js";
 import { loadLevel } from "./engine.js";
+import { episodeLevels } from "./library.js";
 import { Play } from "./play.js";
+import { best as bestRuns } from "./store.js";
 
 /** The view; see app.js.  code: id of the episode, such as "S-C-12". */
 export async function show(root, studio, code) {
-  const found = await get(`episodes/${code}`);
+  const levels = await episodeLevels(code);
   let play = null;
   const begin = async (at, { frames, gold, assisted }) => {
-    const id = found.levels[at];
-    const [level, best] = await Promise.all([loadLevel(id), get(`levels/${id}/best`)]);
+    const id = levels[at];
+    const [level, best, ofEpisode] = await Promise.all([loadLevel(id), bestRuns(id), bestRuns(code)]);
     play?.destroy();
-    const episode = { code, at, count: found.levels.length, frames, gold, assisted, best: found.best };
+    const episode = { code, at, count: levels.length, frames, gold, assisted, best: ofEpisode };
     episode.next = (total) => begin(at + 1, total);
     episode.again = () => Promise.resolve(studio.go(location.hash));
     play = new Play(root, studio, level, best, episode);

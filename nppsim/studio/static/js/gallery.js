@@ -2,6 +2,8 @@
 
 import { get } from "./api.js";
 import { runDocument } from "./documents.js";
+import { allLevels } from "./library.js";
+import { removeLevels } from "./store.js";
 import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { onThemeChange } from "./pen.js";
@@ -67,7 +69,7 @@ function kindsOf({ entities }) {
 
 /** The view; see app.js.  #/levels/NAME shows one category. */
 export async function show(root, studio, category) {
-  const [{ levels, problems }, { run: film }] = await Promise.all([get("levels"), get("film")]);
+  const [{ levels, own, problems }, { run: film }] = await Promise.all([allLevels(), get("film")]);
   if (category)
     Object.assign(chosen, {
       search: "",
@@ -101,7 +103,8 @@ export async function show(root, studio, category) {
   }
   chosen.order ??= film ? "variety" : "as in the folder"; // the film's level is one of those shipped with nppsim
   const level = film && (await loadLevel(film.level));
-  const gallery = new Gallery(root, studio, levels, problems, await success(studio), film && { run: runDocument(level, bytes(film.inputs), film.label), level });
+  const shown = film && { run: runDocument(level, bytes(film.inputs), film.label), level };
+  const gallery = new Gallery(root, studio, { levels, own, problems, runs: await success(studio) }, shown);
   return () => gallery.destroy();
 }
 
@@ -121,10 +124,11 @@ async function success(studio) {
 }
 
 class Gallery {
-  /** film: {run, level} that is played above the levels, or null. */
-  constructor(root, studio, levels, problems, runs, film) {
+  /** own: ids of levels that are stored in the browser.  film: {run, level} that is played above the levels, or null. */
+  constructor(root, studio, { levels, own, problems, runs }, film) {
     this.studio = studio;
     this.levels = levels;
+    this.own = own;
     this.runs = runs;
     this.shown = [];
     this.painter = new Painter();
@@ -215,6 +219,15 @@ class Gallery {
         Object.keys(ORDERS).map((one) => [one, one === "as in the folder" ? one : `by ${one}`]),
       ),
       element("span", { class: "spacer" }),
+      this.own.length
+        ? element("button", {
+            type: "button",
+            class: "quiet",
+            text: this.own.length === 1 ? "Forget the opened level" : `Forget the ${this.own.length} opened levels`,
+            title: "remove opened and linked levels from this browser; stored runs stay",
+            onclick: () => removeLevels(this.own).then(() => this.studio.go(location.hash), this.studio.failed),
+          })
+        : null,
       file,
       element("button", {
         type: "button",

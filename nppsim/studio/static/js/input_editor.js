@@ -8,8 +8,9 @@ import { get, whileCompiling } from "./api.js";
 import { PlayedRun, runDocument } from "./documents.js";
 import { element, panel, seconds } from "./elements.js";
 import { loadLevel } from "./engine.js";
-import { storeRun } from "./live.js";
+import { findRun } from "./library.js";
 import { levelOf, search } from "./planner.js";
+import { addRun } from "./store.js";
 import { storeDialog } from "./store_dialog.js";
 import { Player, RUN_COLOURS } from "./player.js";
 import { bytes, concatenated, emptyRun, text } from "./recording.js";
@@ -26,10 +27,10 @@ const KEYS =
   "1 2 3: left, jump, right · insert, delete · arrows: cursor, with shift: select · " +
   "ctrl+Z Y: undo, redo · ctrl+C X V · F: try all actions · B: branch";
 
-/** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/recordings/3 adds that run as
+/** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/runs/3 adds that run as
  *  one. */
 export async function show(root, studio, id, kind, number) {
-  const [level, run] = await Promise.all([loadLevel(id), kind ? get(`${kind}/${number}/run`) : null]);
+  const [level, run] = await Promise.all([loadLevel(id), kind ? findRun(`${kind}/${number}`) : null]);
   const view = new InputEditor(root, studio, level);
   if (run) view.branches.push({ name: run.label || "run", inputs: bytes(run.inputs) });
   if (!view.branches.length) view.branches.push({ name: "branch 1", inputs: new Uint8Array(BLANK) });
@@ -286,7 +287,12 @@ class InputEditor {
   storeRun() {
     const { outcome, frames } = this.run;
     const run = { inputs: this.played.inputs, outcome, gold: this.run.gold(frames) };
-    const game = { frame: { o: outcome, f: frames }, store: (label) => storeRun(this.level, { label, ...run }) };
+    const game = {
+      level: this.level,
+      run,
+      frame: { o: outcome, f: frames },
+      store: (label) => addRun(this.level, { label, ...run }),
+    };
     return storeDialog(game);
   }
 

@@ -1,12 +1,11 @@
 /* A game that is being played: inputs, states and looks of its frames. */
 
-import { post } from "./api.js";
 import { PlayedRun } from "./documents.js";
-import { text } from "./recording.js";
+import { addBest, addRun } from "./store.js";
 import { World } from "./world.js";
 
 export class LiveGame {
-  /** level: a level document of engine.js.  total: {code, frames, gold, isLast} of the episode to which the game belongs;
+  /** level: a level document of engine.js.  total: {code, count, frames, gold, isLast} of the episode to which the game belongs;
    *  frames, gold: sums of the levels before. */
   constructor(level, total = null) {
     this.level = level;
@@ -52,24 +51,20 @@ export class LiveGame {
     this.fresh = true;
   }
 
-  /** Store the run so far; resolves to its entry in the list of runs. */
+  /** Store the run so far under a name. */
   store(label) {
     const { o, g } = this.frame;
-    return storeRun(this.level, { label, inputs: this.run.inputs, outcome: o, gold: g });
+    return addRun(this.level, { label, inputs: this.run.inputs, outcome: o, gold: g });
   }
 
   /** Add the run that has just won to the leaderboard; resolves to the best runs of the level (best), and of an episode
    *  that it completes (episode). */
   async score(name) {
     const { f, g } = this.frame;
-    const best = await post(`levels/${this.level.id}/best`, { name, frames: f, gold: g });
+    const best = await addBest(this.level.id, { kind: "person", name, frames: f, gold: g });
     if (!this.total?.isLast) return { best };
-    const { code, frames, gold } = this.total;
-    return { best, episode: await post(`episodes/${code}/best`, { name, frames: frames + f, gold: gold + g }) };
+    const { code, count, frames, gold } = this.total;
+    const sums = { frames: frames + f, gold: gold + g, levels: count };
+    return { best, episode: await addBest(code, { kind: "person", name, ...sums }) };
   }
-}
-
-/** Store a run, {label, inputs, outcome, gold}, in the studio; resolves to its entry in the list of runs. */
-export async function storeRun(level, { inputs, ...run }) {
-  return (await post("recordings", { ...run, level: level.id, inputs: text(inputs) })).stored;
 }

@@ -2,7 +2,6 @@
  * "paused", "rewinding", "over".
  */
 
-import { get } from "./api.js";
 import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
 import { element, panel, seconds, supportBanner, table } from "./elements.js";
@@ -10,6 +9,8 @@ import { loadLevel } from "./engine.js";
 import { INPUTS } from "./input_byte.js";
 import { RecordedRuns, bestTime, storeBest } from "./recorded_runs.js";
 import { PLANNERS, planned, storedPlan } from "./planner.js";
+import { copyLink } from "./share.js";
+import { best as bestRuns } from "./store.js";
 import { storeDialog } from "./store_dialog.js";
 import { LiveGame } from "./live.js";
 import { keysPanel } from "./keys.js";
@@ -28,7 +29,7 @@ export async function show(root, studio, id) {
     studio.go("#/levels");
     return undefined;
   }
-  const [level, best] = await Promise.all([loadLevel(id), get(`levels/${id}/best`)]);
+  const [level, best] = await Promise.all([loadLevel(id), bestRuns(id)]);
   const play = new Play(root, studio, level, best);
   return () => play.destroy();
 }
@@ -307,6 +308,11 @@ export class Play {
     this.canvas.focus();
   }
 
+  copyLink() {
+    const inputs = this.game.frame.o === "won" ? this.game.run.inputs : null;
+    copyLink(this.studio, this.level, inputs).catch(this.studio.failed);
+  }
+
   // -------------------------------------------------------------------------------------------------------------------
   // The page
 
@@ -490,6 +496,12 @@ export class Play {
               button("Restart", "restart", { class: "primary" }),
               this.pauseButton,
               button("Store run …", "store"),
+              element("button", {
+                type: "button",
+                text: "Copy link",
+                title: "a link to this level; after a win, with your run",
+                onclick: () => this.copyLink(),
+              }),
               this.viewButton,
               this.level.next &&
                 element("a", {

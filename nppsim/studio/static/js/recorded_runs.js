@@ -8,6 +8,7 @@ import { loadRun } from "./engine.js";
 import { levelOf, planned } from "./planner.js";
 import { RUN_COLOURS } from "./player.js";
 import { Recording } from "./recording.js";
+import { storedRuns } from "./store.js";
 
 const STORE = "nppsim.best";
 const bests = new Map(); // level id -> history of the best run in this tab
@@ -50,7 +51,7 @@ export class RecordedRuns {
   }
 
   async load() {
-    const [{ replays }, { recordings }] = await Promise.all([get("replays"), get("recordings")]);
+    const [{ replays }, runs] = await Promise.all([get("replays"), storedRuns()]);
     const of = (list, path) =>
       list
         .filter(({ level }) => level === this.level.id)
@@ -58,9 +59,9 @@ export class RecordedRuns {
           key: `${path}/${one.number}`,
           label: one.label,
           frames: one.frames,
-          fetch: async () => new Recording(await loadRun(`${path}/${one.number}/run`, this.level), this.level),
+          fetch: async () => new Recording(await loadRun(`${path}/${one.number}`, this.level), this.level),
         }));
-    const recorded = [...of(recordings, "recordings").reverse(), ...of(replays, "replays")].slice(0, MOST);
+    const recorded = [...of(runs, "runs"), ...of(replays, "replays")].slice(0, MOST);
     const played = this.sources.filter(({ request }) => request?.agent);
     this.setSources([this.playedSource("the planner", { planner: true }), ...played, ...recorded]);
   }

@@ -1,20 +1,24 @@
 /* View "Runs": lists stored runs and replays, and shows one of them, with the other runs of its level. */
 
-import { download, get, post, remove } from "./api.js";
+import { features, get } from "./api.js";
 import { runDocument } from "./documents.js";
 import { element, seconds } from "./elements.js";
 import { loadLevel, loadRun } from "./engine.js";
+import { allLevels, findRun, saveFile } from "./library.js";
 import { Player } from "./player.js";
 import { bytes } from "./recording.js";
+import { copyLink } from "./share.js";
+import { exportAll, removeRun, storedRuns } from "./store.js";
+import { demonstrate, saveRun } from "./store_dialog.js";
 
 const MOST_ROWS = 200; // rows in the list; the search finds the others
 const MOST_OTHERS = 8; // other runs of the same level that are offered
 
-/** The view; see app.js.  #/replays lists; #/replays/recordings/3, #/replays/replays/7 and #/replays/opened show one
+/** The view; see app.js.  #/replays lists; #/replays/runs/3, #/replays/replays/7 and #/replays/opened show one
  *  run. */
 export async function show(root, studio, kind, number) {
   if (!kind) return list(root, studio);
-  const stored = kind === "opened" ? studio.opened : await get(`${kind}/${number}/run`);
+  const stored = kind === "opened" ? studio.opened : await findRun(`${kind}/${number}`);
   if (!stored) {
     studio.go("#/replays"); // after a reload, no replay is open
     return undefined;
@@ -43,6 +47,11 @@ async function watch(root, studio, stored, path) {
         path === "opened/undefined"
           ? null
           : element("a", { class: "button", href: `#/inputs/${level.id}/${path}`, text: "Edit its inputs" }),
+        element("button", {
+          type: "button",
+          text: "Copy link",
+          onclick: () => copyLink(studio, level, bytes(stored.inputs)).catch(studio.failed),
+        }),
         element("a", { class: "button", href: `#/play/${level.id}`, text: "Play this level" }),
       ),
       place,
@@ -61,7 +70,7 @@ async function watch(root, studio, stored, path) {
       onclick: async () => {
         button.disabled = true;
         try {
-          player.add(await loadRun(`${one.path}/run`, level));
+          player.add(await loadRun(one.path, level));
           place.focus({ preventScroll: true }); // the space bar would scroll the page
         } catch (error) {
           button.disabled = false;
@@ -76,24 +85,25 @@ async function watch(root, studio, stored, path) {
 
 /** Return stored runs, newest first, then replays, each with its path in addresses. */
 async function allRuns() {
-  const [{ recordings }, { replays }] = await Promise.all([get("recordings"), get("replays")]);
+  const [runs, { replays }] = await Promise.all([storedRuns(), get("replays")]);
   const pathed = (kind) => (one) => ({ ...one, kind, path: `${kind}/${one.number}` });
-  return [...recordings.reverse().map(pathed("recordings")), ...replays.map(pathed("replays"))];
+  return [...runs.map(pathed("runs")), ...replays.map(pathed("replays"))];
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // The list
 
 async function list(root, studio) {
-  const [runs, { levels }, { demonstrations }, { problems }] = await Promise.all([
+  const [first, { levels }, { problems }, { demonstrations: writes }] = await Promise.all([
     allRuns(),
-    get("levels"),
-    get("recordings"),
+    allLevels(),
     get("replays"),
+    features(),
   ]);
+  let runs = first;
   const names = new Map(levels.map(({ id, name }) => [id, name]));
-  const folder = element("section", { class: "panel", "aria-label": "My demonstrations" });
-  showFolder(folder, demonstrations);
+  const folder = writes ? element("section", { class: "panel", "aria-label": "My demonstrations" }) : null;
+  if (writes) showFolder(folder, await get("demonstrations"));
   const search = element("input", {
     type: "search",
     placeholder: "Search runs",
@@ -105,26 +115,19 @@ async function list(root, studio) {
   const fill = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const text = ({ label, level }) => `${label} ${names.get(level) ?? ""}`.toLowerCase();
-    const found = runs.filter((run) => !run.removed && words.every((word) => text(run).includes(word)));
+    const found = runs.filter((run) => words.every((word) => text(run).includes(word)));
     count.textContent =
       found.length > MOST_ROWS
         ? `the first ${MOST_ROWS} of ${found.length} runs`
         : `${found.length} ${found.length === 1 ? "run" : "runs"}`;
     rows.replaceChildren(...found.slice(0, MOST_ROWS).map((run) => row(run, names, studio, folder)));
   };
-  const stored = runs.filter(({ kind }) => kind === "recordings").length;
-  const saveAll = stored
-    ? element("button", {
-        type: "button",
-        text: stored === 1 ? "Save the stored run as a file" : `Save all ${stored} stored runs as one file`,
-        title: "open it later with --replays and the file's name",
-        onclick: () =>
-          download("recordings/file").then(() => {
-            for (const run of runs) run.saved = true;
-            fill();
-          }, studio.failed),
-      })
-    : null;
+  const saveAll = element("button", {
+    type: "button",
+    text: "Save everything as a file",
+    title: "stored runs, best runs, opened levels and drafts; drop the file on the page of another browser to add them",
+    onclick: () => exportAll().then((data) => saveFile(data, "nppsim-runs.json"), studio.failed),
+  });
   const heads = ["run", "level", "time", "gold", "score", "ending", ""].map((text) =>
     element("th", { scope: "col", text }),
   );
@@ -148,7 +151,13 @@ async function list(root, studio) {
     ),
   );
   fill();
-  return undefined;
+  const update = async () => {
+    runs = await allRuns();
+    fill();
+  };
+  const changed = () => update().catch(studio.failed);
+  document.addEventListener("storechange", changed);
+  return () => document.removeEventListener("storechange", changed);
 }
 
 function listOf(problems) {
@@ -184,33 +193,18 @@ function row(run, names, studio, folder) {
     element("td", { text: run.score?.toFixed(3) ?? "" }),
     element("td", { class: ending === "won" ? "good" : "", text: ending }),
   );
-  const unsaved = element("span", {
-    class: "chip warn unsaved",
-    text: "not saved yet",
-    title: "it is lost when the studio ends",
-  });
-  const saved = () => {
-    run.saved = true;
-    unsaved.remove();
-  };
-  const save = (format) => download(`${run.path}/file?format=${format}`).then(saved);
-  if (run.kind !== "recordings") {
+  if (run.kind !== "runs") {
     line.append(element("td"));
     return line;
   }
-  const demonstrate = async (button) => {
-    const { added, demonstrations } = await post(`${run.path}/demonstration`);
+  const add = async (button) => {
+    const { added, demonstrations } = await demonstrate(run);
     button.disabled = true;
-    saved();
     showFolder(folder, demonstrations);
     const shift = `; training shifts its key presses slightly (${added.deviation_px} px off on average)`;
     studio.toast(`Added: ${added.file}${added.retimed ? shift : ""}`, "good");
   };
-  const forget = async () => {
-    await remove(run.path);
-    run.removed = true;
-    line.remove();
-  };
+  const save = (format) => Promise.resolve().then(() => saveRun(run, names.get(run.level) ?? run.label, format));
   line.append(
     element(
       "td",
@@ -218,11 +212,10 @@ function row(run, names, studio, folder) {
       element(
         "div",
         { class: "bar" },
-        run.outcome === "won" ? act("Add to my demonstrations", demonstrate) : null,
+        folder && run.outcome === "won" ? act("Add to my demonstrations", add) : null,
         act("Replay file", () => save("compact")),
         act("Attract file", () => save("attract")),
-        act("Remove", forget),
-        run.saved ? null : unsaved,
+        act("Remove", () => removeRun(run.number)),
       ),
     ),
   );

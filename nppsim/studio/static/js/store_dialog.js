@@ -1,10 +1,26 @@
 /* Dialog that stores a run under a name, then offers to download it or to add it to the demonstrations. */
 
-import { download, post } from "./api.js";
+import { levelFromBytes } from "../../../wasm/level.js";
+import { replayToBytes } from "../../../wasm/files.js";
+import { features, post } from "./api.js";
 import { element, seconds } from "./elements.js";
+import { fileName, saveFile } from "./library.js";
+import { bytes, text as base64 } from "./recording.js";
+
+/** Let the browser save a run as a replay file.  run: {map, inputs, outcome}.  format: "compact" or "attract". */
+export function saveRun({ map, inputs, outcome, level: id }, title, format) {
+  const data = replayToBytes(levelFromBytes(bytes(map)), inputs, { format, success: outcome === "won" && format === "compact" });
+  saveFile(data, fileName({ title, id }) + (format === "compact" ? ".replay" : ".attract"));
+}
+
+/** Write a run to the folder of demonstrations; returns {added, demonstrations}. */
+export function demonstrate({ map, inputs, category }) {
+  return post("demonstrations", { map: base64(bytes(map)), inputs: base64(inputs), category: category ?? "" });
+}
 
 /** Show the dialog for the run of a LiveGame; resolves when it is closed. */
-export function storeDialog(game) {
+export async function storeDialog(game) {
+  const { demonstrations: writes } = await features();
   const { o, f } = game.frame;
   const field = element("input", {
     type: "text",
@@ -23,7 +39,13 @@ export function storeDialog(game) {
     try {
       stored = await game.store(field.value.trim() || "my run");
     } catch (error) {
-      status.textContent = error.message;
+      const run = { level: game.level.id, map: game.level.map, outcome: o, inputs: Uint8Array.from(game.run.inputs) };
+      const save = element("button", {
+        type: "button",
+        text: "Save the run as a replay file",
+        onclick: () => saveRun(run, game.level.name, "compact"),
+      });
+      status.replaceChildren(error.message, " ", save);
       status.className = "small bad";
       return;
     }
@@ -41,8 +63,8 @@ export function storeDialog(game) {
           }
         },
       });
-    const demonstrate = async (button) => {
-      const { added, demonstrations: d } = await post(`recordings/${stored.number}/demonstration`);
+    const add = async (button) => {
+      const { added, demonstrations: d } = await demonstrate(stored);
       button.disabled = true;
       status.className = "small good";
       const how = added.retimed
@@ -53,22 +75,23 @@ export function storeDialog(game) {
       status.textContent = `Added: ${added.file}.${how} ${d.recordings} of ${d.wanted} recordings; ${missing}.`;
     };
     const demonstration =
-      o === "won" ? act("Add to my demonstrations", demonstrate, { class: "primary", id: "demonstrate" }) : null;
-    const replay = act("Replay file", () => download(`recordings/${stored.number}/file?format=compact`), {
+      writes && o === "won" ? act("Add to my demonstrations", add, { class: "primary", id: "demonstrate" }) : null;
+    const title = game.level.name;
+    const replay = act("Replay file", () => saveRun(stored, title, "compact"), {
       title: "to watch here, or to train on",
     });
     dialog.replaceChildren(
       element("h2", { text: stored.label }),
       element("p", {
         class: "muted",
-        text: `Stored until the studio ends: ${seconds(stored.frames)}, ${ending}. To save it:`,
+        text: `Stored in this browser: ${seconds(stored.frames)}, ${ending}. To use it elsewhere:`,
       }),
       element(
         "div",
         { class: "bar" },
         demonstration,
         replay,
-        act("Attract file", () => download(`recordings/${stored.number}/file?format=attract`), {
+        act("Attract file", () => saveRun(stored, title, "attract"), {
           title: "to watch in the real game",
         }),
       ),

@@ -1,13 +1,15 @@
 /* View "Watch": runs of agents, the planner and recordings on one level, with the agents' decisions and
  * observations. */
 
-import { get, post } from "./api.js";
+import { features, get, post } from "./api.js";
 import { Deaths } from "./deaths.js";
 import { element, table } from "./elements.js";
 import { loadLevel } from "./engine.js";
+import { allLevels } from "./library.js";
 import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
 import { bytes, text as base64 } from "./recording.js";
+import { storedRuns } from "./store.js";
 import { Watching } from "./watching.js";
 
 const MOST_RUNS = 6;
@@ -16,25 +18,28 @@ const INITIAL_AGENTS = 3; // agents shown at first
 const AGAIN_MS = 1500; // delay between the end of all runs and the next try
 
 export async function show(root, studio, id) {
-  const { levels } = await get("levels");
+  const { levels } = await allLevels();
   if (!id) {
     if (!levels.length) throw new Error("There are no levels here. Drop level files onto the page.");
     studio.go(`#/watch/${levels[0].id}`);
     return undefined;
   }
-  const [level, agents, { replays }, { recordings }] = await Promise.all([
+  const [level, agents, { replays }, runs] = await Promise.all([
     loadLevel(id),
     get("agents"),
     get("replays"),
-    get("recordings"),
+    storedRuns(),
   ]);
-  const recorded = (list, kind) =>
-    list.filter((one) => one.level === id).map(({ number, label }) => ({ label, request: { [kind]: number } }));
+  const recorded = (list, request) =>
+    list.filter((one) => one.level === id).map((one) => ({ label: one.label, request: request(one) }));
   const view = new Watch(root, studio, {
     level,
     levels,
     ...agents,
-    recorded: [...recorded(recordings, "recording").reverse(), ...recorded(replays, "replay")],
+    recorded: [
+      ...recorded(runs, ({ label, inputs }) => ({ label, inputs: base64(inputs) })),
+      ...recorded(replays, ({ number }) => ({ replay: number })),
+    ],
   });
   return () => view.destroy();
 }
@@ -210,7 +215,7 @@ class Watch {
       },
     });
     const { agent } = request;
-    const same = (other) => other.request.replay === request.replay && other.request.recording === request.recording;
+    const same = (other) => JSON.stringify(other.request) === JSON.stringify(request);
     const name =
       agent?.name ??
       { true: "planner", score: "planner (score)", "all-gold": "planner (all gold)" }[request.planner] ??
@@ -249,6 +254,7 @@ class Watch {
   async compare([first, ...others]) {
     const { player } = this.watching;
     for (const other of others) {
+      if (!(await features()).differences) return;
       const inputs = [first, other].map(({ played }) => base64(played.inputs));
       const difference = await post("differences", { map: base64(bytes(this.level.map)), inputs });
       if (player !== this.watching.player) return; // other runs are shown now

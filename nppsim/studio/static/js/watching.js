@@ -13,6 +13,7 @@ import { draw, gridPicture, pathPicture } from "./overlays.js";
 import { PLANNERS, levelOf, planned } from "./planner.js";
 import { Player, RUN_COLOURS } from "./player.js";
 import { bytes, concatenated, emptyRun } from "./recording.js";
+import { addBest } from "./store.js";
 
 const REWARD_FRAMES = 40; // frames for which a reward is displayed
 const HIDDEN_TERMS = new Set(["time", "shaping", "closest"]); // terms of almost every decision, not displayed
@@ -119,6 +120,7 @@ export class Watching {
   end(one, outcome) {
     one.over = outcome;
     this.player.runs[one.index].recording.outcome = outcome;
+    this.score(one);
     this.settle();
   }
 
@@ -139,6 +141,15 @@ export class Watching {
   /** The run that the player follows, or null. */
   get followed() {
     return this.runs.find(({ index }) => index !== null && index === this.player.main) ?? null;
+  }
+
+  /** Add an agent's run that has won to the best runs. */
+  score({ request: { agent }, index, over }) {
+    if (!agent || over !== "won") return;
+    const { recording } = this.player.runs[index];
+    const { frames } = recording;
+    const run = { kind: "agent", name: agent.name, frames, gold: recording.gold(frames) };
+    addBest(this.level.id, run).catch(this.failed);
   }
 
   /** Return the drawing functions for a frame; also report the frame to the panels. */

@@ -1,0 +1,81 @@
+"""Export the studio as a folder of files that any static host serves, from any path; the page works offline after a visit.
+
+The folder mirrors the addresses of the server: studio/static and wasm have the page's files, data/PATH.json the answers to
+GET /api/PATH, with "-" instead of "/".  The binaries are compressed, since many hosts do not compress them.
+"""
+
+import gzip
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from nppsim import wasm
+from nppsim.errors import ConfigError
+from nppsim.io.files import check_output_folder, write_bytes
+from nppsim.pictures.schemes import stylesheet
+from nppsim.studio.agent_registry import AgentRegistry
+from nppsim.studio.library import Library
+
+STATIC = Path(__file__).parent / "static"
+WASM = Path(wasm.__file__).parent
+INDEX, WORKER = "index.html", "worker.js"
+_STATE = {"follows": False, "compiled": None, "demonstrations": False, "folders": False, "differences": False}
+_COMPRESSED = ".gz"
+
+
+def export(folder: str | Path, library: Library, registry: AgentRegistry) -> None:
+    """Write a site with the levels and replays of a library, and those agents of a registry that a page plays.
+
+    folder: created if it is missing; the files of an earlier export are replaced.
+    Raises ConfigError for a folder with other files.
+    """
+    root = Path(folder)
+    check_output_folder(root, "--export")
+    if root.exists() and any(root.iterdir()) and not (root / WORKER).exists():
+        raise ConfigError("this folder has other files; give a new or empty folder", "--export", folder)
+    for name in ("studio", "wasm", "data"):
+        shutil.rmtree(root / name, ignore_errors=True)
+    files = {f"studio/static/{path.relative_to(STATIC).as_posix()}": path.read_bytes() for path in _files(STATIC)}
+    files["studio/static/colours.css"] = stylesheet().encode()
+    worker = files.pop(f"studio/static/{WORKER}")
+    page = files.pop(f"studio/static/{INDEX}").decode()
+    files[INDEX] = page.replace("<html ", "<html data-site ", 1).encode()
+    files |= {f"wasm/{path.name}": path.read_bytes() for path in WASM.glob("*.js")}
+    interface = json.loads((WASM / "interface.json").read_text(encoding="utf-8"))
+    files["wasm/interface.json"] = _json(interface | {"suffix": _COMPRESSED})
+    for path in WASM.glob("*.wasm"):
+        files[f"wasm/{path.name}{_COMPRESSED}"] = gzip.compress(path.read_bytes(), mtime=0)
+    files |= {f"data/{path.replace('/', '-')}.json": _json(answer) for path, answer in _answers(library).items()}
+    agents = registry.agents()
+    cards = [card for card in agents["agents"] if card["in_page"]]
+    files["data/agents.json"] = _json({"agents": cards, "why_none": None if cards else "this page has no agents"})
+    for card in cards:
+        policy = registry.policy(card["id"])
+        files[f"data/agents-{card['id']}-policy{_COMPRESSED}"] = gzip.compress(policy, mtime=0)
+    digest = hashlib.sha256(b"".join(name.encode() + files[name] for name in sorted(files))).hexdigest()[:16]
+    names = json.dumps(["./", *sorted(files)])
+    files[WORKER] = f'const [VERSION, FILES] = ["{digest}", {names}];\n'.encode() + worker
+    for name, data in files.items():
+        write_bytes(root / name, data)
+
+
+def _answers(library: Library) -> dict[str, Any]:
+    """Return the answers of the server by path below /api/."""
+    levels, replays = library.levels(), library.replays()
+    answers = {"state": _STATE, "levels": levels, "replays": replays, "film": {"run": library.film()}}
+    for card in levels["levels"]:
+        answers[f"levels/{card['id']}"] = library.document(card["id"])
+    for card in replays["replays"]:
+        replay, label = library.replay(card["number"])
+        answers[f"replays/{card['number']}/run"] = library.run(replay.level, replay.inputs, label)
+    return answers
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*")) if path.is_file()]
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,198 @@
+/* Storage of this browser (IndexedDB): opened levels, stored runs, best runs and drafts of the editor.
+ *
+ *     const { number } = await addRun(level, { label, inputs, outcome, gold });
+ *     for (const run of await storedRuns()) ...
+ *
+ * Tabs share the storage; a change dispatches "storechange" on the document of every tab.
+ */
+
+import { cardOf } from "../../../wasm/files.js";
+import { score } from "./clock.js";
+import { bytes, text } from "./recording.js";
+
+const STORES = {
+  levels: { keyPath: "id" }, // {id, card, map: bytes of the map file, order: by which they are sorted}
+  runs: { keyPath: "number", autoIncrement: true },
+  best: { keyPath: ["level", "kind", "name", "frames", "gold"] },
+  drafts: { keyPath: "id" }, // {id, draft, saved, changed: time, ms}
+};
+const SHOWN = 5; // runs in a list of best runs
+const FORMAT = "nppsim browser data 1";
+const FULL =
+  "The browser's storage is full. Remove stored runs under Runs (save them as a file first), or free space on the disk.";
+const channel = new BroadcastChannel("nppsim.store");
+channel.onmessage = () => document.dispatchEvent(new Event("storechange"));
+
+/**
+ * A stored run.
+ * @typedef {object} StoredRun
+ * @property {number} number - its id
+ * @property {string} label
+ * @property {string} level - id
+ * @property {Uint8Array} map - the level's file
+ * @property {string | null} category - of the level
+ * @property {Uint8Array} inputs
+ * @property {number} frames
+ * @property {"won" | "died" | "running"} outcome
+ * @property {number} gold
+ * @property {number | null} score - if it won
+ */
+
+let opening = null;
+
+function database() {
+  opening ??= new Promise((resolve, reject) => {
+    const request = indexedDB.open("nppsim", 1);
+    request.onupgradeneeded = () => {
+      for (const [name, options] of Object.entries(STORES)) request.result.createObjectStore(name, options);
+    };
+    request.onsuccess = () => {
+      request.result.onversionchange = () => request.result.close(); // a tab with a newer version of the page
+      resolve(request.result);
+    };
+    request.onerror = () => reject(readable(request.error));
+  }).catch((error) => {
+    opening = null;
+    throw error;
+  });
+  return opening;
+}
+
+function readable(error) {
+  if (error?.name === "QuotaExceededError") return new Error(FULL);
+  return new Error(`The browser cannot store data (${error?.message ?? "no reason given"}): is this a private window?`);
+}
+
+/** Make requests on a store, and return the results when all data are on the disk. */
+async function change(name, mode, requests) {
+  const transaction = (await database()).transaction(name, mode);
+  const results = requests(transaction.objectStore(name));
+  await new Promise((resolve, reject) => {
+    transaction.oncomplete = resolve;
+    transaction.onabort = () => reject(readable(transaction.error));
+  });
+  if (mode === "readwrite") {
+    channel.postMessage(name);
+    document.dispatchEvent(new Event("storechange"));
+  }
+  return results.map(({ result }) => result);
+}
+
+const put = (name, records) => change(name, "readwrite", (store) => records.map((record) => store.put(record)));
+const drop = (name, keys) => change(name, "readwrite", (store) => keys.map((key) => store.delete(key)));
+const find = async (name, key) => (await change(name, "readonly", (store) => [store.get(key)]))[0];
+const all = async (name) => (await change(name, "readonly", (store) => [store.getAll()]))[0];
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Levels that were opened, drawn or linked
+
+/** Add levels that are not among others.  levels: [{map: bytes of the map file, level, name, code, category}].  others:
+ *  cards.  Returns their ids. */
+export async function addLevels(levels, others) {
+  const known = new Set(others.map(({ id }) => id));
+  const cards = levels.map(({ level, name, code, category }) => cardOf(level, { name, code, category }));
+  const order = Date.now();
+  const records = cards.map((card, i) => ({ id: card.id, card, map: levels[i].map, order: order + i / levels.length }));
+  const added = records.filter(({ id }) => !known.has(id));
+  if (added.length) await put("levels", added);
+  return cards.map(({ id }) => id);
+}
+
+/** Return {id, card, map} of a level, or undefined. */
+export const ownLevel = (id) => find("levels", id);
+
+export const ownLevels = async () => (await all("levels")).sort((a, b) => a.order - b.order);
+
+export const removeLevels = (ids) => drop("levels", ids);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Runs
+
+/** Store a run.  @returns {Promise<StoredRun>} */
+export async function addRun({ id, map, category = null }, { label, inputs, outcome, gold }) {
+  const frames = inputs.length;
+  const level = { level: id, map: bytes(map), category };
+  const run = { label, ...level, inputs: Uint8Array.from(inputs), frames, outcome, gold, score: null };
+  if (outcome === "won") run.score = score(frames, gold);
+  const [number] = await put("runs", [run]);
+  return { ...run, number };
+}
+
+/** Return the stored runs, newest first.  @returns {Promise<StoredRun[]>} */
+export const storedRuns = async () => (await all("runs")).reverse();
+
+/** @returns {Promise<StoredRun>} */
+export async function storedRun(number) {
+  const run = await find("runs", Number(number));
+  if (!run) throw new Error("This run was removed, perhaps in another tab.");
+  return run;
+}
+
+export const removeRun = (number) => drop("runs", [number]);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Best runs
+
+/** Add a run that won, and return the best runs (``best``).  level: id of a level or episode.  levels: their number. */
+export async function addBest(level, { kind, name, frames, gold, levels = 1 }) {
+  const points = score(frames, gold, levels);
+  if (points >= 0) await put("best", [{ level, kind, name, frames, gold, score: points }]); // else the clock ran out
+  return best(level);
+}
+
+/** Return {time: fastest runs, score: highest-scoring runs}, one per player, each {kind, name, frames, gold, score}. */
+export async function best(level) {
+  const range = IDBKeyRange.bound([level], [level, []]);
+  const [runs] = await change("best", "readonly", (store) => [store.getAll(range)]);
+  const first = (order) => {
+    const players = new Map();
+    for (const run of [...runs].sort(order))
+      if (!players.has(run.kind + run.name)) players.set(run.kind + run.name, run);
+    return [...players.values()].slice(0, SHOWN);
+  };
+  return {
+    time: first((a, b) => a.frames - b.frames || b.score - a.score),
+    score: first((a, b) => b.score - a.score || a.frames - b.frames),
+  };
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Drafts of the editor
+
+/** Return the drafts, the latest first. */
+export const drafts = async () => (await all("drafts")).sort((a, b) => b.changed - a.changed);
+
+export const putDraft = (id, draft, saved) => put("drafts", [{ id, draft, saved, changed: Date.now() }]);
+
+export const removeDrafts = (ids) => drop("drafts", ids);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Everything as one file
+
+/** Return all data as the bytes of a file. */
+export async function exportAll() {
+  const names = Object.keys(STORES);
+  const data = Object.fromEntries(await Promise.all(names.map(async (name) => [name, await all(name)])));
+  const packed = (key, value) => (value instanceof Uint8Array ? { base64: text(value) } : value);
+  return new TextEncoder().encode(JSON.stringify({ format: FORMAT, ...data }, packed));
+}
+
+/** Return whether a file was written by ``exportAll``. */
+export const isExport = (data) => new TextDecoder().decode(data.subarray(0, 60)).startsWith(`{"format":"${FORMAT}"`);
+
+/** Add the data of such a file to those of this browser; return the number of its runs. */
+export async function importAll(data) {
+  const unpacked = (key, value) => (value?.base64 === undefined ? value : bytes(value.base64));
+  let content;
+  try {
+    content = JSON.parse(new TextDecoder().decode(data), unpacked);
+  } catch (error) {
+    throw new Error(`The file of stored runs is damaged or cut off (${error.message}).`, { cause: error });
+  }
+  const digest = ({ label, level, inputs }) => JSON.stringify([label, level, text(inputs)]);
+  const known = new Set((await storedRuns()).map(digest));
+  const runs = content.runs.filter((run) => !known.has(digest(run)));
+  for (const run of runs) delete run.number; // of the other browser
+  for (const name of Object.keys(STORES)) await put(name, name === "runs" ? runs : content[name]);
+  return runs.length;
+}
