@@ -15,6 +15,10 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from nppsim.studio.agent_registry import AgentRegistry
+from nppsim.studio.export import export
+from nppsim.studio.library import Library
+
 ROOT = Path(__file__).parent
 OUTSIDE = {  # pages of the site that are files outside docs/
     "README.md": "index.md",
@@ -23,6 +27,11 @@ OUTSIDE = {  # pages of the site that are files outside docs/
     "datasets/README.md": "datasets.md",
 }
 LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".json": "json", ".js": "javascript", "": "text"}
+GAME = "play"  # folder of the site with the exported studio
+_GAME = f"""<iframe src="{GAME}/index.html" title="The game" class="game" allow="clipboard-write; gamepad"></iframe>
+
+<p><a href="{GAME}/index.html">Play on the whole page</a>: in the browser, without installation.</p>
+"""
 _CODE = re.compile(r"^( *)```.*?^\1```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -99,6 +108,11 @@ def sources() -> list[str]:
     return sorted(found)
 
 
+def on_post_build(config: MkDocsConfig) -> None:
+    """Add the studio with the shipped levels and agent."""
+    export(Path(config.site_dir) / GAME, Library(), AgentRegistry())
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are not in docs/."""
     for file, page in OUTSIDE.items():
@@ -114,4 +128,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn the links."""
     uri = page.file.src_uri
-    return markdown if uri.startswith(("source/", "examples/")) else with_links_of_the_site(markdown, uri)
+    if uri.startswith(("source/", "examples/")):
+        return markdown
+    markdown = with_links_of_the_site(markdown, uri)
+    if uri != OUTSIDE["README.md"]:
+        return markdown
+    title, _, rest = markdown.partition("\n")
+    return f"{title}\n\n{_GAME}\n{rest}"

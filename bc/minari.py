@@ -36,7 +36,8 @@ from bc.demonstrations import (
 )
 from nppsim.bank import LevelBank
 from nppsim.errors import import_optional
-from nppsim.gym.env import ENV_ID, NppEnv
+from nppsim.gym import ENV_ID
+from nppsim.gym.env import NppEnv
 from nppsim.io import hdf5
 from nppsim.io.progress import progress_bar
 from nppsim.io.reading import inflate

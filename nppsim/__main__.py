@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import nppsim
 from nppsim import errors
-from nppsim.bank import LevelBank
 from nppsim.errors import ConfigError, escaped
 from nppsim.io.files import check_output_file, check_output_folder, replacing, table, write_text
 from nppsim.io.progress import progress_bar
@@ -25,7 +24,6 @@ from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSet
 from nppsim.replays.playback import is_named_like_replays, self_destructed
 from nppsim.replays.replay import REPLAY_SUFFIX, Replay, is_replay_set
 from nppsim.replays.score import score, seconds, time_text
-from nppsim.report.listing import level_facts
 from nppsim.settings import Parser, Setting
 from nppsim.studio import command as studio
 
@@ -113,6 +111,8 @@ def _levels_flags(parser: Parser) -> None:
 
 @_command("levels", "list levels with title, entities, path length, and how exactly they are simulated", _levels_flags)
 def _levels(arguments: argparse.Namespace) -> int:
+    from nppsim.report.listing import level_facts
+
     levels, problems = [], []
     level_set = LevelSet.at(arguments.path)
     for i in progress_bar(range(len(level_set)), "reading", unit="level"):
@@ -512,6 +512,7 @@ def _plan_flags(parser: Parser) -> None:
 
 @_command("plan", "search for a run that finishes a level, and write it as a replay", _plan_flags)
 def _plan(arguments: argparse.Namespace) -> None:
+    from nppsim.bank import LevelBank
     from nppsim.planner import better_runs, gold_in_level, plan
 
     settings = arguments.parser.build(PlannerSettings, arguments)

@@ -160,6 +160,8 @@ merged = _compiled(_nrt=False, inline="always")
 allocating = _compiled(_nrt=True, **_PART)  # explicit, because a callee inherits the setting of its caller
 allocating_entry = _compiled(_nrt=True)
 
+importlib.import_module("nppsim._numba.progress").print_progress()  # by name: kernels do not depend on it
+
 # These types replace Numba's annotations, which are wrong: callers of an intrinsic do not pass its typing context, and the
 # attributes of ``numba.config`` are not declared.
 intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.intrinsic

@@ -1,1 +1,6 @@
-"""Gymnasium environments."""
+"""Gymnasium environments, registered when nppsim is imported."""
+
+import gymnasium
+
+ENV_ID = "nppsim/Npp-v0"
+gymnasium.register(ENV_ID, entry_point="nppsim.gym.env:NppEnv", vector_entry_point="nppsim.gym.vector_env:NppVectorEnv")

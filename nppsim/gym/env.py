@@ -22,15 +22,14 @@ from nppsim.batch import BatchSimulator
 from nppsim.gym.spaces import GRAPH, environment_space, flatten_vectors, graph_instance, shown_keys, simulated_keys
 from nppsim.levels import level_set
 from nppsim.levels.level import Level
+from nppsim.levels.level_set import STARTER_LEVELS
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.physics import outcomes
 from nppsim.pictures.live import PICTURE_SIZE, LivePicture
 from nppsim.reward import RewardConfig
 
-ENV_ID = "nppsim/Npp-v0"
 NO_RESTART = -1  # value of ``next_level``: stay in the last state after the end of an episode
-STARTER_LEVELS = Path(__file__).parents[1] / "starter"  # three levels of each category; datasets/ contains none of them
 
 Levels = LevelBank | level_set.Levels
 Observations = dict[str, np.ndarray]  # key of ``layout`` -> array
@@ -348,6 +347,3 @@ class NppEnv(EnvProperties, gymnasium.Env):
         if self._frame == 0 and not self._playing:
             raise ResetNeeded("no episode has started: call reset() before render()")
         return self._renderer.picture(0)
-
-
-gymnasium.register(ENV_ID, entry_point="nppsim.gym.env:NppEnv", vector_entry_point="nppsim.gym.vector_env:NppVectorEnv")

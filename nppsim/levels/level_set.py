@@ -39,6 +39,7 @@ from nppsim.levels.format import RECORD_SIZE, RECORDS_OFFSET
 from nppsim.levels.level import Level, LevelError, container_suffix, is_level, mirror
 
 INDEX = "index.json"
+STARTER_LEVELS = Path(__file__).parents[1] / "starter"  # three levels of each category; datasets/ contains none of them
 FORMAT = "nppsim level set"
 VERSION = 1
 UNCATEGORISED = "uncategorised"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +27,9 @@ from nppsim.replays.replay import (
 )
 from nppsim.replays.replay_set import ReplayEntry, ReplaySet
 from nppsim.replays.score import score, seconds
-from nppsim.simulate import Run, simulate
+
+if TYPE_CHECKING:
+    from nppsim.simulate import Run
 
 # Endings of a replay, in addition to "died" (``nppsim.physics.outcomes``).
 FINISHED = "finished"
@@ -67,6 +70,8 @@ class PlaybackResult:
 
 def play_back(replay: Replay, file: str = "") -> PlaybackResult:
     """Play one replay.  file: value of ``PlaybackResult.file``; "" to use the name of the replay."""
+    from nppsim.simulate import simulate
+
     run = simulate(replay.level, replay.inputs)
     ending = SELF_DESTRUCT if self_destructed(run, replay.inputs) else _ENDING[run.outcome]
     warnings = list(replay.warnings or replay.level.warnings)
@@ -91,7 +96,7 @@ def play_back(replay: Replay, file: str = "") -> PlaybackResult:
     )
 
 
-def self_destructed(run: Run, inputs: np.ndarray) -> bool:
+def self_destructed(run: "Run", inputs: np.ndarray) -> bool:
     """Return True if the self-destruct key, pressed in the last two frames of a run, ended it.  inputs: uint8[frames]."""
     pressed = inputs[max(0, run.frames - 2) : run.frames] & SELF_DESTRUCT_KEY
     return run.outcome == NAMES[DIED] and len(pressed) == 2 and bool(pressed.all())
@@ -99,10 +104,12 @@ def self_destructed(run: Run, inputs: np.ndarray) -> bool:
 
 def agrees(replay: Replay, rules: Rules) -> bool:
     """Return True if a replay ends as its file states when played with these rules."""
+    from nppsim.simulate import simulate
+
     return ends_as_stated(replay, simulate(replay.level, replay.inputs, rules=rules))
 
 
-def ends_as_stated(replay: Replay, run: Run) -> bool:
+def ends_as_stated(replay: Replay, run: "Run") -> bool:
     """Return True if the run of a replay ends as its file states.
 
     A replay whose ``success`` is True must win.  In other replays the run must not end before the last input, except by a

@@ -15,13 +15,16 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from nppsim.errors import UserError
 from nppsim.levels.level import Level
-from nppsim.planner.search import PlanStart
+from nppsim.observe.layout import SPECS
+
+if TYPE_CHECKING:
+    from nppsim.planner.search import PlanStart
 
 GROUP = "nppsim.agents"
 
@@ -89,7 +92,7 @@ class StudioAgent(Protocol):
     observations: tuple[str, ...]
 
     def play(
-        self, level: Level, *, seed: int = 0, deterministic: bool = False, start: PlanStart | None = None
+        self, level: Level, *, seed: int = 0, deterministic: bool = False, start: "PlanStart | None" = None
     ) -> Generator[Decision, None, None]:
         """Play one episode until it ends or the iterator is closed.
 
@@ -143,3 +146,18 @@ def find_plugin() -> Plugin | None:
     if len(found) > 1:
         raise AgentError(f"{len(found)} plug-ins play agents ({', '.join(found)}); uninstall all but one")
     return next((entry.load()() for entry in found.values()), None)
+
+
+def layout_document(keys: Sequence[str]) -> dict[str, Any]:
+    """Describe observations for the page: key -> description.
+
+    Each description is {"shape", "picture": true for an image, "components": names along the last axis}.
+    """
+    return {
+        key: {
+            "shape": list(SPECS[key].shape),
+            "picture": SPECS[key].dtype == "uint8",
+            "components": list(SPECS[key].components),
+        }
+        for key in keys
+    }

@@ -1,5 +1,6 @@
 """The studio as an ASGI application: routes and their handlers (docs/lab/studio.md)."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,9 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from nppsim._numba.progress import compilation
-from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.pictures.schemes import stylesheet
-from nppsim.studio import editing, episodes
+from nppsim.studio import agent_routes, editing
 from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.demonstrations import Demonstrations
 from nppsim.studio.documents import Document, input_bytes, level_of
@@ -46,7 +45,7 @@ class Studio:
         self.library = library
         self.demonstrations = Demonstrations(demonstrations, library.categories)
         self.registry = registry or AgentRegistry()
-        self.limiter = CapacityLimiter(episodes.THREADS)
+        self.limiter = CapacityLimiter(agent_routes.THREADS)
 
 
 def create_app(studio: Studio, access: Access) -> Starlette:
@@ -84,14 +83,15 @@ def _colours(_: Request) -> Response:
 
 
 def _state(request: Request) -> JSONResponse:
-    """Return {"follows": true if an experiment is displayed, "demonstrations", "folders", "differences", "compiled"}.
+    """Return {"follows": true if an experiment is displayed, "demonstrations", "folders", "compiled"}.
 
-    demonstrations, folders, differences: true; a site of files cannot write demonstrations and levels, or compare runs.
+    demonstrations, folders: true; a site of files cannot write demonstrations and levels.
     compiled: number of functions compiled so far while Numba compiles kernels, else null.
     """
     studio = _studio(request)
-    compiled = compilation.count if compilation.busy else None
-    can = dict.fromkeys(("demonstrations", "folders", "differences"), True)
+    progress = sys.modules.get("nppsim._numba.progress")  # is imported with the first kernel
+    compiled = progress.compilation.count if progress and progress.compilation.busy else None
+    can = dict.fromkeys(("demonstrations", "folders"), True)
     return JSONResponse({"follows": studio.registry.has_experiment, "compiled": compiled} | can)
 
 
@@ -127,7 +127,7 @@ async def _add_demonstration(request: Request) -> JSONResponse:
     demonstrations, inputs = _studio(request).demonstrations, input_bytes(message["inputs"])
 
     def add() -> Document:
-        return demonstrations.add(inputs, LevelBank([level_of(message["map"])]), message["category"] or None)
+        return demonstrations.add(inputs, level_of(message["map"]), message["category"] or None)
 
     return JSONResponse(await run_in_threadpool(add))
 
@@ -145,6 +145,6 @@ routes: list[BaseRoute] = [
     Route("/api/replays/{number:int}/run", _replay_run),
     Route("/api/demonstrations", _demonstrations),
     Route("/api/demonstrations", _add_demonstration, methods=["POST"]),
-    *episodes.routes,
+    *agent_routes.routes,
     *editing.routes,
 ]

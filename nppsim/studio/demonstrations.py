@@ -8,13 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from nppsim.actions import FRAME_SKIP, SELF_DESTRUCT
-from nppsim.bank import LevelBank
 from nppsim.io.reading import files_below
+from nppsim.levels.level import Level
 from nppsim.levels.level_set import UNCATEGORISED
-from nppsim.planner.retime import retime
 from nppsim.replays.playback import entries_of, is_named_like_replays
 from nppsim.replays.replay import Replay, ReplayError, on_grid
-from nppsim.simulate import simulate
 from nppsim.studio.documents import Document
 from nppsim.studio.errors import StudioError
 
@@ -34,16 +32,16 @@ class Demonstrations:
         self._categories = categories
         self._lock = threading.Lock()
 
-    def add(self, inputs: np.ndarray, bank: LevelBank, category: str | None) -> Document:
+    def add(self, inputs: np.ndarray, level: Level, category: str | None) -> Document:
         """Check a run as the training does and write it to the folder.
 
-        inputs: uint8[frames].  bank: bank with only the level of the run.  category: that of the level.
+        inputs: uint8[frames].  category: that of the level.
         Returns {"added": {"file", "frames", "retimed", "deviation_px"}, "demonstrations": ``summary``}; see
         ``check_demonstration``.
         Raises StudioError for a run that the training would leave out.
         """
-        inputs, retimed, deviation_px = check_demonstration(inputs, bank)
-        replay = Replay(bank.levels[0], inputs, success=True)
+        inputs, retimed, deviation_px = check_demonstration(inputs, level)
+        replay = Replay(level, inputs, success=True)
         file = self.folder / _folder_name(category) / f"{replay.fingerprint}.replay"
         with self._lock:
             if file.exists():
@@ -84,8 +82,8 @@ class Demonstrations:
         return found, problems
 
 
-def check_demonstration(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray, bool, float]:
-    """Check a run on a bank with a single level; return (inputs up to the exit, retimed, mean deviation in px).
+def check_demonstration(inputs: np.ndarray, level: Level) -> tuple[np.ndarray, bool, float]:
+    """Check a run; return (inputs up to the exit, retimed, mean deviation in px).
 
     retimed: True if training will re-time the inputs to one action per FRAME_SKIP frames; they are returned as played.
     mean deviation: mean distance between the positions of the ninja in the run and in the re-timed run.
@@ -93,6 +91,11 @@ def check_demonstration(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray
     """
     if np.any(inputs & SELF_DESTRUCT):
         raise StudioError("the run contains a self-destruct, which is not an action of agents", _NO_DEMONSTRATION)
+    from nppsim.bank import LevelBank
+    from nppsim.planner.retime import retime
+    from nppsim.simulate import simulate
+
+    bank = LevelBank([level])
     run = simulate(bank, inputs)
     if not run.won:
         how = "the ninja dies" if run.outcome == "died" else "it stops before the exit"
@@ -100,7 +103,7 @@ def check_demonstration(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray
     inputs = inputs[: run.frames]
     if on_grid(inputs, FRAME_SKIP):
         return inputs, False, 0.0
-    retimed = retime(Replay(bank.levels[0], inputs), FRAME_SKIP, bank=bank, recorded=run)
+    retimed = retime(Replay(level, inputs), FRAME_SKIP, bank=bank, recorded=run)
     if retimed is None or not retimed.run.won:
         raise StudioError(
             f"the run cannot be re-timed: no sequence of actions of {FRAME_SKIP} frames each follows it to the exit; "

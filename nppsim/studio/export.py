@@ -7,6 +7,8 @@ GET /api/PATH, with "-" instead of "/".  The binaries are compressed, since many
 import gzip
 import hashlib
 import json
+import posixpath
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,9 @@ from nppsim.studio.library import Library
 STATIC = Path(__file__).parent / "static"
 WASM = Path(wasm.__file__).parent
 INDEX, WORKER = "index.html", "worker.js"
-_STATE = {"follows": False, "compiled": None, "demonstrations": False, "folders": False, "differences": False}
+_STATE = {"follows": False, "compiled": None, "demonstrations": False, "folders": False}
 _COMPRESSED = ".gz"
+_IMPORTED = re.compile(r'from "(\.[^"]+\.js)"')
 
 
 def export(folder: str | Path, library: Library, registry: AgentRegistry) -> None:
@@ -41,8 +44,9 @@ def export(folder: str | Path, library: Library, registry: AgentRegistry) -> Non
     files["studio/static/colours.css"] = stylesheet().encode()
     worker = files.pop(f"studio/static/{WORKER}")
     page = files.pop(f"studio/static/{INDEX}").decode()
-    files[INDEX] = page.replace("<html ", "<html data-site ", 1).encode()
     files |= {f"wasm/{path.name}": path.read_bytes() for path in WASM.glob("*.js")}
+    preloaded = "".join(f'<link rel="modulepreload" href="{name}">\n' for name in _modules(files))
+    files[INDEX] = page.replace("<html ", "<html data-site ", 1).replace("</head>", f"{preloaded}</head>", 1).encode()
     interface = json.loads((WASM / "interface.json").read_text(encoding="utf-8"))
     files["wasm/interface.json"] = _json(interface | {"suffix": _COMPRESSED})
     for path in WASM.glob("*.wasm"):
@@ -71,6 +75,20 @@ def _answers(library: Library) -> dict[str, Any]:
         replay, label = library.replay(card["number"])
         answers[f"replays/{card['number']}/run"] = library.run(replay.level, replay.inputs, label)
     return answers
+
+
+def _modules(files: dict[str, bytes]) -> list[str]:
+    """Return the modules that the play view needs, so that a browser loads them all at once."""
+    found: list[str] = []
+    waiting = ["studio/static/js/app.js", "studio/static/js/play.js"]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.append(name)
+            folder = posixpath.dirname(name)
+            imported = _IMPORTED.findall(files[name].decode())
+            waiting += [posixpath.normpath(posixpath.join(folder, other)) for other in imported]
+    return found
 
 
 def _files(folder: Path) -> list[Path]:

@@ -9,14 +9,10 @@
 The kernels are those of ``nppsim.simulate``, so the results are identical bit for bit.
 """
 
-import signal
-
 import numpy as np
 
 from nppsim.bank import LevelBank
-from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels.level import Level
-from nppsim.levels.level_set import LevelSet
 from nppsim.physics.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.planner.search import PlanStart, first_state
@@ -86,13 +82,3 @@ class Game:
     def restore(self, snapshot: np.ndarray) -> None:
         """Restore a state returned by ``snapshot``."""
         self._rows[0] = snapshot
-
-
-def play_one_frame() -> None:
-    """Play a frame of a level shipped with nppsim, which compiles the kernels or loads them from the cache."""
-    Game(LevelSet.open(STARTER_LEVELS)[0]).play(np.zeros(1, np.uint8))
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C also ends the studio, which reports it
-    play_one_frame()

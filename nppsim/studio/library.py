@@ -7,19 +7,17 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 import numpy as np
 
-from nppsim.bank import LevelBank
 from nppsim.errors import ConfigError
-from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels import kinds
 from nppsim.levels.campaign import is_campaign_file
 from nppsim.levels.level import TEXT_SUFFIX, TYPE, Level
-from nppsim.levels.level_set import INDEX, SINGLE, LevelSet, LevelSetError
+from nppsim.levels.level_set import INDEX, SINGLE, STARTER_LEVELS, LevelSet, LevelSetError
 from nppsim.levels.tiles import SOLID
 from nppsim.replays.playback import entries_of, find_files
 from nppsim.replays.replay import REPLAY_SUFFIX, Replay, ReplayError
@@ -30,7 +28,6 @@ MAX_LEVELS = 20_000  # maximum number of levels in a gallery
 MAX_REPLAYS = 20_000
 MAX_OPENED = 5_000  # maximum number of levels opened or created in the page; the oldest are dropped
 FILM = Path(__file__).parent / "static" / "film.replay"  # run of the shipped agent on a level shipped with nppsim
-_BANKS = 32  # maximum number of compiled levels in memory
 _NOT_FOUND = 404
 _ENDINGS = (".map", TEXT_SUFFIX, REPLAY_SUFFIX, ".attract")  # suffixes removed from the names of runs
 
@@ -88,7 +85,6 @@ class Library:
                 raise ConfigError(f"{path} does not exist; give replays, replay sets or folders of them", "--replays")
         self._replay_files = find_files(replays) if replays else []
         self._opened: OrderedDict[str, ShownLevel] = OrderedDict()
-        self._bank = lru_cache(_BANKS)(lambda id: LevelBank([self.level(id).level]))
         self._lock = threading.RLock()
 
     # ------------------------------------------------------------------------------------------------------- levels
@@ -125,10 +121,6 @@ class Library:
                     return shown
                 self.reread()  # another program has changed the file
         raise StudioError("there is no such level here; open its file again", _NOT_FOUND)
-
-    def bank(self, id: str) -> LevelBank:
-        """Return a bank with only this level."""
-        return self._bank(id)
 
     def document(self, id: str) -> Document:
         """Return ``about_level`` of a level with its file, from which the page computes the level document.
@@ -167,7 +159,6 @@ class Library:
         """Read the folders again after a file has been replaced."""
         with self._lock:
             self.__dict__.pop("_contents", None)
-            self._bank.cache_clear()
 
     @property
     def categories(self) -> list[str]:

@@ -20,8 +20,8 @@ import numpy as np
 from nppsim.bank import LevelBank
 from nppsim.levels.level import Level
 from nppsim.replays.replay import Replay
-from nppsim.studio.documents import level_document, run_document
 from nppsim.studio.errors import StudioError
+from nppsim.studio.writers import level_document, run_document
 
 MAX_PAGE = 32 << 20  # maximum bytes of a page; browsers open larger pages slowly
 _STATIC = Path(__file__).parent / "static"

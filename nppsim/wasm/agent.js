@@ -8,6 +8,7 @@
 
 import { Kernels } from "./kernels.js";
 import { computePaths } from "./level.js";
+import { PathLengths } from "./path_lengths.js";
 import { TorchRandom } from "./random.js";
 
 const GAME_TIME = 5400; // frames, least time limit (nppsim.bank)
@@ -59,10 +60,11 @@ export class Environment {
     this.state = rows.views;
     const { length, time_limit, ...fields } = computePaths(game, compiled, GAME_TIME);
     const { distance, next_step } = fields;
+    const { switches_first, switches_end, exits_first, exits_end } = this.record;
     this.fields = {
       ...kernels.copyIn(fields),
       own_level: array("int64", 1),
-      own_doors: array("uint8", 1, this.flags("closed", "switches").length + this.flags("clock", "exits").length),
+      own_doors: array("uint8", 1, switches_end - switches_first + exits_end - exits_first),
       own_distance: array("uint16", ...distance.shape),
       own_next_step: array("uint8", ...next_step.shape),
       own_switch_to_exit: array("int64", 1),
@@ -72,10 +74,7 @@ export class Environment {
     const { views } = allocate(game, 1, this.gameParts);
     const nothing = game.array("uint8", [1, 0]);
     this.gameState = { ...views, progress: views.ninja, terms: nothing, visited: nothing };
-    this.gameWorld = game.copyIn(compiled.world);
-    const { nodes, effects } = fields;
-    this.lattice = game.copyIn({ nodes: { ...nodes, shape: nodes.shape.slice(1) }, effects });
-    this.lengths = new Map(); // state of the doors -> path lengths
+    this.lengths = new PathLengths(game, compiled, fields);
     this.static = {
       ...kernels.copyIn({ ...this.solidMap(compiled), time_limit, path_length: length }),
       background: array("uint8", 0, ...VIEW_SHAPE),
@@ -129,7 +128,8 @@ export class Environment {
   start(inputs) {
     this.advance(RESTING, 0);
     if (!inputs.length) return;
-    const { game, gameState: state, gameWorld: world } = this;
+    const { game, gameState: state } = this;
+    const { world } = this.lengths.given;
     const copy = (from, source, to, target) => {
       for (const name of Object.keys(this.gameParts)) to.bytes(target[name]).set(from.bytes(source[name]));
     };
@@ -187,33 +187,9 @@ export class Environment {
     this.advance(RESTING);
   }
 
-  /** A field of the entities of a range of LEVEL_DTYPE, "switches" or "exits". */
-  flags(field, range) {
-    const { kernels, record, state } = this;
-    const { size, fields } = kernels.records.entity;
-    const bytes = kernels.bytes(state.entities);
-    const [first, end] = [record[`${range}_first`], record[`${range}_end`]];
-    const begin = size * (first - record.entity_first) + fields[field][1];
-    return Array.from({ length: end - first }, (_, i) => bytes[begin + size * i]);
-  }
-
   /** Path lengths from all points to the objective; the same array as long as they do not change. */
   pathLengths() {
-    const [closed, opened] = [this.flags("closed", "switches"), this.flags("clock", "exits").map((clock) => clock > 0)];
-    const taken = this.ninja("switch_taken", "int8") ? 1 : 0;
-    const key = [...closed, ...opened, taken].join();
-    if (this.lengths.has(key)) return this.lengths.get(key);
-    const { game, gameWorld: world, lattice } = this;
-    const mark = game.mark();
-    const bytes = (values) => game.copyIn({ dtype: "uint8", shape: [values.length], bytes: values });
-    const [nodes] = lattice.nodes.shape;
-    const [distance, next_step] = [game.array("uint16", [2, nodes]), game.array("uint8", [2, nodes])];
-    const doors = { closed: bytes(closed), opened: bytes(opened) };
-    game.call("compute_fields", { world, ...lattice, level: 0, ...doors, distance, next_step });
-    const lengths = game.values(distance).slice(taken * nodes, (taken + 1) * nodes);
-    game.release(mark);
-    this.lengths.set(key, lengths);
-    return lengths;
+    return this.lengths.of(this.kernels, this.state);
   }
 }
 

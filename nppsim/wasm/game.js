@@ -33,6 +33,7 @@ export class Game {
   constructor(module, compiled) {
     const kernels = new Kernels(module);
     this.kernels = kernels;
+    this.compiled = compiled;
     this.world = kernels.copyIn(compiled.world);
     const { trail } = kernels.record(this.world.level, 0);
     const [entities, movers] = [this.world.entity.shape[0], this.world.mover.shape[0]];

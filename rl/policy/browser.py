@@ -43,6 +43,7 @@ from nppsim.errors import ConfigError, UserError
 from nppsim.io.reading import PlainError, from_plain
 from nppsim.observe.layout import SPECS
 from nppsim.reward import GAMMA, TERMS
+from nppsim.studio.agents import layout_document
 from rl.config.rewards import RewardSettings
 from rl.policy import checkpoint_file, constants
 from rl.policy.architectures import Architecture, get_architecture
@@ -168,18 +169,6 @@ def _packed(
     head += b" " * (-len(head) % 4)
     body = b"".join(weights[name].astype("<f4").tobytes() for name in names)
     return len(head).to_bytes(4, "little") + head + body
-
-
-def layout_document(keys: tuple[str, ...]) -> dict[str, Any]:
-    """Describe observations: key -> {"shape", "picture": true for an image, "components": names along the last axis}."""
-    return {
-        key: {
-            "shape": list(SPECS[key].shape),
-            "picture": SPECS[key].dtype == "uint8",
-            "components": list(SPECS[key].components),
-        }
-        for key in keys
-    }
 
 
 def _of(layers: list[str], part: str) -> list[str]:

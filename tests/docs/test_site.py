@@ -49,6 +49,11 @@ def test_site_loads_nothing_external(site):
         assert not re.search(r"url\(['\"]?(?:https?:)?//", style.read_text(encoding="utf-8")), style
 
 
+def test_first_page_has_the_game(site):
+    assert '<iframe src="play/index.html"' in (site / "index.html").read_text(encoding="utf-8")
+    assert (site / "play" / "wasm" / "game.wasm.gz").is_file() and (site / "play" / "data" / "levels.json").is_file()
+
+
 def test_example_is_shown_unchanged(site):
     page = re.sub(r"<[^>]*>", "", (site / "examples" / "own_reward.html").read_text(encoding="utf-8"))
     assert "class GoldCounts(gymnasium.Wrapper):" in page and "--8&lt;--" not in page

@@ -27,7 +27,8 @@ def _watch(folder: Path) -> list[Path]:
 
 def _parsed(path: Path) -> object:
     import_optional("starlette", "studio")
-    from nppsim.studio.episodes import PLAY, messages
+    from nppsim.studio.agent_routes import PLAY
+    from nppsim.studio.episodes import messages
 
     request = parse_json(path.read_bytes(), "the message", StudioError, "send JSON")
     if wrong := mismatch(request, PLAY):

@@ -1,8 +1,9 @@
 /* node page_documents.mjs CASES.json
  *
- * For each case {map: base64, about, inputs: base64}, print the documents that the page computes, as JSON.
+ * For each case {map: base64, about, inputs: base64, delay}, print the documents that the page computes, as JSON.
  */
 import { readFileSync } from "node:fs";
+import { difference } from "../../nppsim/studio/static/js/differences.js";
 import { PlayedRun, levelDocument, runDocument } from "../../nppsim/studio/static/js/documents.js";
 import { Kernels, loadModule } from "../../nppsim/wasm/kernels.js";
 import { levelFromBytes } from "../../nppsim/wasm/level.js";
@@ -24,6 +25,7 @@ const results = JSON.parse(readFileSync(process.argv[2])).map((given) => {
   const frame = played.rewind(middle);
   const again = played.step(inputs.slice(middle, last));
   const edited = encoded(played.edit(middle, inputs.slice(middle)));
-  return { level, run: encoded(runDocument(level, inputs, "a run")), frames, frame, again, edited, preview };
+  const differs = difference(level, inputs, inputs.slice(given.delay));
+  return { differs, level, run: encoded(runDocument(level, inputs, "a run")), frames, frame, again, edited, preview };
 });
 console.log(JSON.stringify(results));

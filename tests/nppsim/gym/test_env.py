@@ -9,7 +9,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
 import nppsim
-from nppsim.gym.env import ENV_ID, NppEnv
+from nppsim.gym import ENV_ID
+from nppsim.gym.env import NppEnv
 from nppsim.gym.spaces import observation_space
 from nppsim.gym.vector_env import NppVectorEnv
 from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError

@@ -8,7 +8,7 @@ import pytest
 
 import nppsim
 from nppsim.errors import ConfigError
-from nppsim.levels.kinds import MINE, ROCKET_TURRET
+from nppsim.levels.kinds import MINE
 from nppsim.levels.level import Level, LevelError
 from nppsim.levels.level_set import LevelSet
 from nppsim.replays.replay import Replay
@@ -18,7 +18,7 @@ from nppsim.studio.demonstrations import _folder_name
 from nppsim.studio.documents import packed_text
 from nppsim.studio.library import Library
 
-from worlds import corridor, moving_level, room, straight
+from worlds import corridor, moving_level, straight
 
 
 def test_levels_endpoint_lists_folder_levels(page):
@@ -62,29 +62,6 @@ def test_library_foreign_file_raises_error(tmp_path, data):
         Library([tmp_path / "file"])
 
 
-def add_level(page, level, status=200, **change):
-    message = {"map": packed_text(level.to_bytes()), "name": "", "category": ""} | change
-    return page.post("levels", json.dumps(message), status)
-
-
-def test_added_level_can_be_played_by_agents(page):
-    level = room(entities=[(ROCKET_TURRET, 50, 20), (27, 60, 30)])
-    id = add_level(page, level, name="Odd")["level"]
-    document = page.get(f"levels/{id}").json()
-    assert document["support"] == {"grade": "unsupported", "notes": list(level.support_notes)}
-    card = page.get("levels").json()["levels"][-1]
-    assert (card["id"], card["name"], card["support"]) == (id, "Odd", document["support"])
-    assert "at least 1235" in add_level(page, level, 400, map="AAAA")["error"]
-    assert "base64" in add_level(page, level, 400, map="?")["error"]
-
-
-def test_levels_listed_in_order(pack):
-    library = Library([pack])
-    ids = [card["id"] for card in library.levels()["levels"]]
-    documents = list(map(library.document, ids))
-    assert [one["next"] for one in documents] == [*ids[1:], None]
-
-
 def test_library_default_levels_are_shipped():
     shown = Library().levels()
     assert len(shown["levels"]) == 30 and not shown["problems"]
@@ -105,7 +82,7 @@ def test_library_too_many_levels_raises_error(levels, monkeypatch):
 
 def test_opened_levels_bounded_oldest_dropped(page, monkeypatch):
     monkeypatch.setattr(library, "MAX_OPENED", 2)
-    ids = [add_level(page, corridor(spawn))["level"] for spawn in (20, 24, 28)]
+    ids = [page.studio.library.add(corridor(spawn)) for spawn in (20, 24, 28)]
     page.get(f"levels/{ids[0]}", 404)
     page.get(f"levels/{ids[1]}"), page.get(f"levels/{ids[2]}")
 
@@ -208,7 +185,6 @@ def test_read_requests_write_nothing(page, winning, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     for path in ("state", "levels", "replays", "replays/0/run", "demonstrations", "edit/folders"):
         page.get(path)
-    add_level(page, corridor())
     assert sorted(tmp_path.rglob("*")) == before
 
 

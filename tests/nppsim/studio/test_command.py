@@ -80,3 +80,12 @@ def test_studio_invalid_arguments_raise_error_before_serving(flags, expected, ca
     not_ours = ["--host", "192.0.2.1"]  # an address for documents, so that nothing can be served
     assert main(["studio", "--no-browser", *not_ours, *flags]) == 2
     assert expected in capsys.readouterr().err
+
+
+def test_studio_starts_without_numba():
+    """The import of Numba takes two seconds, and the first kernel minutes."""
+    code = "import sys, nppsim.__main__, nppsim.studio.app as app; app.Library().levels(); app.Library().film()"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; print('numba' in sys.modules)"], capture_output=True, text=True
+    )
+    assert done.stdout == "False\n", done.stderr

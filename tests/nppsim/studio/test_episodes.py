@@ -184,16 +184,6 @@ def test_play_continues_after_inputs_of_running_episode(watched, winning):
     assert "ended there" in play(watched, inputs=text(winning.inputs))[0]["error"]
 
 
-def test_differences_compares_two_runs(watched, winning):
-    later = np.concatenate([np.zeros(9, np.uint8), winning.inputs])
-    request = {"map": text(straight().to_bytes()), "inputs": [text(winning.inputs), text(later)]}
-    found = watched.post("differences", json.dumps(request))
-    frames = [nppsim.simulate(straight(), inputs).frames for inputs in (winning.inputs, later)]
-    assert (found["inputs_part"], found["frames"], found["total"]) == (1, frames, frames[1] - frames[0])
-    request["inputs"].pop()
-    assert "two runs" in watched.post("differences", json.dumps(request), 400)["error"]
-
-
 def test_agents_with_same_file_name_show_folder(page, plugin, tmp_path):
     files = [tmp_path / folder / "a" for folder in ("old", "new")]
     for file in files:

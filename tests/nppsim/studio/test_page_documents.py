@@ -3,14 +3,18 @@
 import base64
 import json
 import subprocess
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from nppsim import simulate
 from nppsim.bank import LevelBank
-from nppsim.studio.documents import FrameWriter, about_level, level_document, packed_text, run_document
+from nppsim.replays.diff import compare_replays
+from nppsim.replays.replay import Replay
+from nppsim.studio.documents import about_level, packed_text
 from nppsim.studio.game import Game
+from nppsim.studio.writers import FrameWriter, level_document, run_document
 
 from places import ROOT
 from wasm_calls import NODE, needs_node
@@ -22,6 +26,9 @@ LEVELS = [
     room(entities=[(27, 60, 30), (18, 50, 20)]),
     straight(),
 ]
+
+
+DELAY = 5  # frames that the second run leaves out
 
 
 def inputs_for(number):
@@ -39,6 +46,7 @@ def documents(tmp_path_factory):
             "map": packed_text(level.to_bytes()),
             "about": about_level(level, "a name", None, None) | {"warnings": list(level.warnings)},
             "inputs": packed_text(inputs_for(number)),
+            "delay": DELAY,
         }
         for number, level in enumerate(LEVELS)
     ]
@@ -61,6 +69,14 @@ each = pytest.mark.parametrize("number", range(len(LEVELS)))
 def test_level_document_equals_that_of_python(documents, number):
     expected = through_json(level_document(LevelBank([LEVELS[number]]), name="a name"))
     assert documents[number]["level"] == expected
+
+
+@each
+def test_difference_of_runs_equals_that_of_python(documents, number):
+    runs = [Replay(LEVELS[number], inputs) for inputs in (inputs_for(number), inputs_for(number)[DELAY:])]
+    expected = through_json(asdict(compare_replays(*runs)[0]))
+    found = documents[number]["differs"]
+    assert found == {name: expected[name] for name in ("inputs_part", "positions_part", "marks", "total")}
 
 
 @each

@@ -1,14 +1,15 @@
 /* View "Watch": runs of agents, the planner and recordings on one level, with the agents' decisions and
  * observations. */
 
-import { features, get, post } from "./api.js";
+import { get } from "./api.js";
 import { Deaths } from "./deaths.js";
+import { difference } from "./differences.js";
 import { element, table } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { allLevels } from "./library.js";
 import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
-import { bytes, text as base64 } from "./recording.js";
+import { text as base64 } from "./recording.js";
 import { storedRuns } from "./store.js";
 import { Watching } from "./watching.js";
 
@@ -72,7 +73,7 @@ class Watch {
       failed: studio.failed,
       panels: this.panels,
       changed: () => this.settled(),
-      ended: (runs) => this.compare(runs).catch(studio.failed),
+      ended: (runs) => this.compare(runs),
     });
     this.requests = agents.slice(0, INITIAL_AGENTS).map((agent) => ({ agent, seed: 1, deterministic: false }));
     if (!this.requests.length) this.requests = [{ planner: true }];
@@ -251,22 +252,16 @@ class Watch {
   }
 
   /** Compare the first run with the others. */
-  async compare([first, ...others]) {
-    const { player } = this.watching;
+  compare([first, ...others]) {
+    this.difference.hidden = true;
     for (const other of others) {
-      if (!(await features()).differences) return;
-      const inputs = [first, other].map(({ played }) => base64(played.inputs));
-      const difference = await post("differences", { map: base64(bytes(this.level.map)), inputs });
-      if (player !== this.watching.player) return; // other runs are shown now
-      const labels = [first, other].map(({ index }) => player.runs[index].recording.label);
-      this.showDifference(labels, difference);
+      const labels = [first, other].map(({ index }) => this.watching.player.runs[index].recording.label);
+      this.showDifference(labels, difference(this.level, first.played.inputs, other.played.inputs));
     }
   }
 
-  /** labels: of both runs.  difference: RunDifference of nppsim.replays.diff. */
-  showDifference(labels, difference) {
+  showDifference(labels, { inputs_part: inputs, positions_part: positions, marks, total }) {
     const [first, other] = labels;
-    const { inputs_part: inputs, positions_part: positions, marks, total } = difference;
     const jump = (frame) =>
       frame === null
         ? "never"

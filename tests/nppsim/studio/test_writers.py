@@ -10,10 +10,10 @@ import nppsim
 from nppsim.bank import LevelBank
 from nppsim.levels import kinds
 from nppsim.physics import aims
-from nppsim.studio import documents
-from nppsim.studio.documents import FrameWriter, RunWriter, level_document, run_document
+from nppsim.studio import writers
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
+from nppsim.studio.writers import FrameWriter, level_document, run_document
 
 from worlds import KINDS, mixed_level, straight
 
@@ -63,9 +63,9 @@ def test_run_document_positions_within_sixteenth_pixel(kind):
     assert (document["frames"], document["outcome"], document["label"]) == (run.frames, run.outcome, "a name")
     assert base64.b64decode(document["inputs"]) == inputs[: run.frames].tobytes()
     track = np.frombuffer(base64.b64decode(document["track"]), "<i2").reshape(-1, 8)
-    assert np.abs(track[:, :2] / documents.POSITION_STEPS - run.position).max() <= 1 / 32
-    assert np.abs(track[:, 2:4] / documents.SPEED_STEPS - run.velocity).max() <= 1 / 512
-    assert (track[:, 4] == run.ninja_state + documents.AIRBORNE * run.airborne).all()
+    assert np.abs(track[:, :2] / writers.POSITION_STEPS - run.position).max() <= 1 / 32
+    assert np.abs(track[:, 2:4] / writers.SPEED_STEPS - run.velocity).max() <= 1 / 512
+    assert (track[:, 4] == run.ninja_state + writers.AIRBORNE * run.airborne).all()
     assert (track[:, 7] == run.gold).all()
     looks = {int(i): look for i, look in document["start"]["c"].items()}
     changes = iter([*document["changes"], [10**9]])
@@ -77,17 +77,6 @@ def test_run_document_positions_within_sixteenth_pixel(kind):
         assert [looks[i][0] for i in range(len(looks))] == run.entity_state[k].tolist()
         places = np.array([looks[i][1:3] for i in range(len(looks))])
         assert np.abs(places - run.entity_position[k]).max() <= 1 / 32
-
-
-def test_run_parts_sum_to_run_document():
-    bank, inputs, _ = play(3, KINDS[1])
-    writer, whole = RunWriter(bank), run_document(bank, inputs)
-    parts = [writer.play(inputs[k : k + 7]) for k in range(0, len(inputs), 7)]
-    assert writer.start == whole["start"]
-    assert [change for part in parts for change in part["changes"]] == whole["changes"]
-    for name in ("inputs", "track"):
-        assert b"".join(base64.b64decode(part[name]) for part in parts) == base64.b64decode(whole[name])
-    assert (parts[-1]["outcome"], parts[-1]["frames"]) == (whole["outcome"], whole["frames"])
 
 
 def test_laser_beam_ends_where_simulated():
@@ -138,7 +127,7 @@ def test_game_stops_at_end():
 
 def test_run_document_too_large_raises_error(monkeypatch):
     bank, inputs, _ = play(4, KINDS[4])  # drones
-    monkeypatch.setattr(documents, "MAX_CHANGES", 10)
+    monkeypatch.setattr(writers, "MAX_CHANGES", 10)
     with pytest.raises(StudioError, match="too many entities move"):
         run_document(bank, inputs)
 
@@ -146,4 +135,4 @@ def test_run_document_too_large_raises_error(monkeypatch):
 def test_run_document_too_long_raises_error():
     bank = LevelBank([straight()])
     with pytest.raises(StudioError, match="shorten it"):
-        run_document(bank, np.zeros(documents.MAX_RUN_FRAMES + 1, np.uint8))
+        run_document(bank, np.zeros(writers.MAX_RUN_FRAMES + 1, np.uint8))

@@ -1,0 +1,79 @@
+"""Routes of agents and their episodes; the page plays most agents itself (``nppsim/wasm/agent.js``).
+
+    GET  /api/agents               cards of the agents (``AgentRegistry.agents``)
+    GET  /api/agents/{id}/policy   file of an agent for the page (``rl.policy.browser``)
+    POST /api/agents/{id}/play     PLAY -> one line of JSON per message (``episodes``)
+    GET  /api/experiment           state of the displayed experiment, or null
+
+If the page stops to read, an episode waits.
+"""
+
+import json
+from collections.abc import AsyncIterator, Generator, Iterator
+from itertools import islice
+
+from anyio import CapacityLimiter, to_thread
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from nppsim.errors import UserError
+from nppsim.studio.documents import Document
+from nppsim.studio.errors import read_message
+
+THREADS = 2  # number of threads in which agents play
+_LINES_PER_PART = 8
+PLAY: dict = {
+    "maps": [str],
+    "episodes": int,
+    "seed": int,
+    "deterministic": bool,
+    "inputs": str,
+    "endings_only": bool,
+}
+
+
+async def _lines(documents: Iterator[Document], limiter: CapacityLimiter) -> AsyncIterator[str]:
+    while part := await to_thread.run_sync(lambda: list(islice(documents, _LINES_PER_PART)), limiter=limiter):
+        yield "".join(f"{json.dumps(document)}\n" for document in part)
+
+
+def _with_error(documents: Generator[Document, None, None]) -> Iterator[Document]:
+    try:
+        yield from documents
+    except UserError as error:
+        yield {"error": str(error)}
+
+
+async def _play(request: Request) -> Response:
+    message, studio = await read_message(request, PLAY), request.app.state.studio
+
+    def start() -> Iterator[Document]:
+        from nppsim.studio.episodes import messages
+
+        return _with_error(messages(studio.registry.agent(request.path_params["id"]), message))
+
+    documents = await to_thread.run_sync(start, limiter=studio.limiter)
+    return StreamingResponse(_lines(documents, studio.limiter), media_type="application/x-ndjson")
+
+
+def _agents(request: Request) -> JSONResponse:
+    return JSONResponse(request.app.state.studio.registry.agents())
+
+
+def _policy(request: Request) -> Response:
+    data = request.app.state.studio.registry.policy(request.path_params["id"])
+    return Response(data, media_type="application/octet-stream")
+
+
+def _experiment(request: Request) -> JSONResponse:
+    registry = request.app.state.studio.registry
+    return JSONResponse(registry.experiment() if registry.has_experiment else None)
+
+
+routes: list[BaseRoute] = [
+    Route("/api/agents", _agents),
+    Route("/api/agents/{id}/policy", _policy),
+    Route("/api/agents/{id}/play", _play, methods=["POST"]),
+    Route("/api/experiment", _experiment),
+]
