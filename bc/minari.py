@@ -4,10 +4,10 @@ The export writes one dataset per category, ``npp/<category>/<source>-v0``, into
 An episode of T decisions has T + 1 observations, and T actions, rewards, terminations and truncations.  The options of an
 episode contain what the import needs: the level file (zlib, base64), the name, the frame skip and the length in frames.
 
-The environment's spec does not contain the levels.  Pass them when you recover the environment:
+The recovered environment has the level of each episode, in their order:
 
-    levels = [file.replay.level for file in import_minari(name)]  # one per episode
-    env = minari.load_dataset(name).recover_environment(levels=levels)
+    env = minari.load_dataset(name).recover_environment()
+    env.reset(options={"level": 3})         # the level of episode 3
 """
 
 import base64
@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import h5py
@@ -37,7 +38,7 @@ from bc.demonstrations import (
 from nppsim.bank import LevelBank
 from nppsim.errors import import_optional
 from nppsim.gym import ENV_ID
-from nppsim.gym.env import NppEnv
+from nppsim.gym.env import Levels, NppEnv
 from nppsim.io import hdf5
 from nppsim.io.progress import progress_bar
 from nppsim.io.reading import inflate
@@ -47,7 +48,6 @@ from nppsim.replays.replay import MAX_BYTES, Replay, to_inputs
 
 NAMESPACE = "npp"
 _VARIABLE = "MINARI_DATASETS_PATH"  # environment variable with Minari's folder of datasets
-NO_LEVELS = "(the levels of the episodes: pass levels=..., see bc.minari)"
 _ID = re.compile(rf"{NAMESPACE}/(?P<category>[\w-]+)/(?P<source>[a-z]\w*)-v\d+")
 
 
@@ -112,9 +112,16 @@ def export_minari(
         if name in minari.list_local_datasets():
             raise _taken(name)
         check_memory(name, sum(len(d.actions) + 1 for d in demonstrations), bytes_each)
-    env = _environment(found, bank, keys)
+    bank = bank or LevelBank(list(dict.fromkeys(d.level for d in found.demonstrations)), known=found.compiled)
+    env = NppEnv(bank, observations=keys, frame_skip=found.frame_skip)
     with _temporary_folder() as folder:
         for name, demonstrations in named.items():
+            env.spec = replace(
+                gymnasium.spec(ENV_ID),
+                entry_point="bc.minari:recovered_environment",
+                vector_entry_point=None,
+                kwargs={"dataset": name, "observations": list(keys), "frame_skip": found.frame_skip},
+            )
             minari.create_dataset_from_buffers(
                 name,
                 list(_episodes(env, demonstrations)),
@@ -199,17 +206,15 @@ def _by_name(found: DemonstrationSet, source: str) -> dict[str, list[Demonstrati
     return named
 
 
-def _environment(found: DemonstrationSet, bank: LevelBank | None, keys: tuple[str, ...]) -> NppEnv:
-    """Create the environment for recording.
+def recovered_environment(dataset: str, levels: Levels | None = None, **settings: Any) -> NppEnv:
+    """Make the environment of a dataset: Minari's ``recover_environment`` calls this function.
 
-    Minari stores the environment's spec.  The spec names a folder of levels that does not exist, so that recovering the
-    environment without ``levels`` is an error.
+    dataset: name of the dataset, whose episodes contain their levels.
+    levels: other levels, as in ``NppEnv``; None: those of the episodes.
+    settings: further arguments of ``NppEnv``.
+    Raises DemonstrationError, as ``import_minari``, if the dataset is not in Minari's folder under this name.
     """
-    bank = bank or LevelBank(list(dict.fromkeys(d.level for d in found.demonstrations)), known=found.compiled)
-    env = NppEnv(bank, observations=keys, frame_skip=found.frame_skip)
-    kwargs = {"levels": NO_LEVELS, "observations": list(keys), "frame_skip": found.frame_skip, "reward": "default"}
-    env.spec = replace(gymnasium.spec(ENV_ID), kwargs=kwargs)
-    return env
+    return NppEnv([file.replay.level for file in import_minari(dataset)] if levels is None else levels, **settings)
 
 
 def _episodes(env: NppEnv, demonstrations: Sequence[Demonstration]) -> Iterator[object]:

@@ -13,14 +13,6 @@ hypothesis.settings.register_profile("here", deadline=None)  # a slow machine is
 hypothesis.settings.load_profile("here")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def data_home(tmp_path_factory):
-    """Studios that tests start keep their leaderboard in a temporary folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
-        yield
-
-
 @pytest.fixture
 def one_thread():
     """Let torch use one thread, so that sums are the same in every run."""

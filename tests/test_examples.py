@@ -73,6 +73,11 @@ def test_minari_example(tmp_path, monkeypatch):
     assert module.main(module.SHIPPED, most=3) == [3]
 
 
+def test_pufferlib_example():
+    pytest.importorskip("pufferlib", reason="PufferLib is not a dependency: pip install pufferlib")
+    assert np.isfinite(example("pufferlib_vectorization").main(SIMPLEST, decisions=5))
+
+
 @pytest.fixture(scope="module")
 def ablations():
     """examples/ablations.py, with its presets and strategy registered."""

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import nppsim
 from nppsim._numba import cache
 from rl.config.command_line import resolve
 
@@ -41,6 +42,14 @@ def test_constraints_pin_every_requirement():
     pinned = {normal(line.split("==")[0]) for line in CONSTRAINTS}
     assert set(requirements()) <= pinned
     assert any(line.startswith("torch==") for line in CONSTRAINTS)
+
+
+def test_citation_has_the_version_and_licence_of_the_package():
+    cited = dict(re.findall(r'^([\w-]+): *"?([^"\n]+)', (ROOT / "CITATION.cff").read_text(), re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (cited["title"], cited["license"]) == (project["name"], project["license"])
+    assert cited["version"] == nppsim.__version__
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", cited["date-released"]) and "repository-code" not in cited
 
 
 def test_basic_install_has_four_requirements():

@@ -4,7 +4,9 @@ Importing this module registers both environments under the id ``nppsim/Npp-v0``
 of a ``NppVectorEnv`` seeded with s has the same episodes as a ``NppEnv`` seeded with s + i, for any number of threads.
 """
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from nppsim.levels.level_set import STARTER_LEVELS
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.physics import outcomes
-from nppsim.pictures.live import PICTURE_SIZE, LivePicture
+from nppsim.pictures.live import PICTURE_SIZE, LivePicture, PictureState
 from nppsim.reward import RewardConfig
 
 NO_RESTART = -1  # value of ``next_level``: stay in the last state after the end of an episode
@@ -65,9 +67,9 @@ class GymSimulator(BatchSimulator):
         max_episode_steps: int | None = None,
         **settings: Any,
     ):
-        self._categories: tuple[str, ...] = ()  # empty if unknown
+        self.categories: tuple[str, ...] = ()  # empty if unknown
         if not isinstance(levels, LevelBank):
-            levels, self._categories = _as_levels(levels)
+            levels, self.categories = _as_levels(levels)
         super().__init__(levels, num_envs, observations=simulated_keys(observations), **settings)
         if max_episode_steps is not None:
             if max_episode_steps < 1:
@@ -104,7 +106,7 @@ class GymSimulator(BatchSimulator):
 
     def start_info(self, level: int) -> dict[str, Any]:
         """Return the ``info`` of ``reset``: index, name and category of the level; the category is "" if unknown."""
-        category = self._categories[level] if self._categories else ""
+        category = self.categories[level] if self.categories else ""
         return {"level": int(level), "level_name": self.bank.levels[level].name, "category": category}
 
     def episode_info(self, i: int) -> dict[str, Any]:
@@ -139,6 +141,18 @@ class Renderer:
         """Record a decision of environment i."""
         if self._views:
             self._views[i].follow(self._simulator.state.ninja[i], int(ACTION_INPUT[action]))
+
+    def state(self, i: int) -> PictureState | None:
+        """Return the state of the picture of environment i, for ``restore``."""
+        return self._views[i].state() if self._views else None
+
+    def restore(self, i: int, state: PictureState | None) -> None:
+        """Restore the picture of environment i.  Raises ValueError for a state of an environment without pictures."""
+        if self._views:
+            if state is None:
+                raise ValueError("the snapshot has no picture: it is of an environment without render_mode")
+            level, bank = self._simulator.level[i], self._simulator.bank
+            self._views[i].restore(bank.levels[level], bank.compiled[level], state)
 
     def picture(self, i: int) -> np.ndarray:
         """Draw environment i: uint8[H, W, 3]."""
@@ -193,6 +207,16 @@ class EnvProperties:
                 if isinstance(value, Path | Enum):
                     spec.kwargs[name] = value.name if isinstance(value, Enum) else str(value)
         self._spec = spec
+
+
+@dataclass(frozen=True, eq=False)
+class EnvSnapshot:
+    """State of the episode of an ``NppEnv``, see ``NppEnv.snapshot``."""
+
+    simulator: np.ndarray  # uint8[B]
+    inputs: tuple[np.ndarray, ...]  # input bytes of each decision
+    playing: bool  # False after the end of the episode
+    picture: PictureState | None  # None without render_mode
 
 
 class NppEnv(EnvProperties, gymnasium.Env):
@@ -258,6 +282,10 @@ class NppEnv(EnvProperties, gymnasium.Env):
 
         env = gymnasium.make("nppsim/Npp-v0", levels="datasets/test", observations=("state", "reachability"))
 
+    ## Search
+    ``snapshot()`` and ``restore(snapshot)`` save the state of an episode and return to it.  ``clone()`` and
+    ``copy.deepcopy`` make an independent environment in the same state; pickling works, too.
+
     ## Version history
     * v0: initial version
     """
@@ -280,18 +308,23 @@ class NppEnv(EnvProperties, gymnasium.Env):
             raise ValueError(
                 f"render_mode is {render_mode!r}; expected None or 'rgb_array'; only gymnasium.make accepts 'human'"
             )
-        self.simulator = GymSimulator(
-            levels, 1, frame_skip=frame_skip, observations=observations, reward=reward, gamma=gamma, threads=1,
-            profile=profile, stacking=stacking,
-        )  # fmt: skip
-        self.simulator.next_level[:] = NO_RESTART
+        self._settings: dict[str, Any] = {
+            "frame_skip": frame_skip, "observations": observations, "reward": reward, "gamma": gamma, "threads": 1,
+            "profile": profile, "stacking": stacking,
+        }  # fmt: skip
+        self._render_size = render_size
+        self.render_mode = render_mode
+        self._create_simulator(levels)
         self.observation_space = environment_space(observations, stacking)
         self.action_space = spaces.Discrete(NUM_ACTIONS)
         self.metadata = {**self.metadata, "render_fps": FRAMES_PER_SECOND / frame_skip}
-        self.render_mode = render_mode
-        self._renderer = Renderer(self.simulator, render_mode, render_size)
         self._inputs: list[np.ndarray] = []  # input bytes of each decision of the episode
         self._playing = False
+
+    def _create_simulator(self, levels: Levels | None, **settings: Any) -> None:
+        self.simulator = GymSimulator(levels, 1, **self._settings, **settings)
+        self.simulator.next_level[:] = NO_RESTART
+        self._renderer = Renderer(self.simulator, self.render_mode, self._render_size)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -324,6 +357,40 @@ class NppEnv(EnvProperties, gymnasium.Env):
             {} if self._playing else self.simulator.episode_info(0),
         )
 
+    def snapshot(self) -> EnvSnapshot:
+        """Return a copy of the state of the episode, for ``restore``.
+
+        The generator that draws the levels of later episodes is not part of it.  Raises ResetNeeded before ``reset``.
+        """
+        if not self.simulator._started:
+            raise ResetNeeded("no episode has started: call reset() before snapshot()")
+        picture = self._renderer.state(0)
+        return EnvSnapshot(self.simulator.compact_snapshot(0), tuple(self._inputs), self._playing, picture)
+
+    def restore(self, snapshot: EnvSnapshot) -> Observations:
+        """Return to the state of a ``snapshot``; return the observations of this state.
+
+        The snapshot may be of this environment, a clone, or another one with the same levels, stacking and render_mode.
+        Raises ValueError for a snapshot of an environment with other levels.
+        """
+        self.simulator.restore_compact(0, snapshot.simulator)
+        self._inputs, self._playing = list(snapshot.inputs), snapshot.playing
+        self._renderer.restore(0, snapshot.picture)
+        return self.simulator.row(flatten_vectors(self.simulator.observe()), 0)
+
+    def clone(self) -> "NppEnv":
+        """Return an independent environment in the same state, which shares the compiled levels."""
+        create, (kind, variables, *levels, snapshot) = self.__reduce__()
+        return create(kind, copy.deepcopy(variables), *levels, snapshot, static=self.simulator._static)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "NppEnv":
+        return self.clone()
+
+    def __reduce__(self) -> tuple[Callable[..., "NppEnv"], tuple[Any, ...]]:
+        variables = {name: value for name, value in vars(self).items() if name not in ("simulator", "_renderer")}
+        snapshot = self.snapshot() if self.simulator._started else None
+        return _recreated, (type(self), variables, self.bank, self.simulator.categories, snapshot)
+
     @property
     def _frame(self) -> int:
         return int(self.simulator.state.ninja["frame"][0])
@@ -347,3 +414,21 @@ class NppEnv(EnvProperties, gymnasium.Env):
         if self._frame == 0 and not self._playing:
             raise ResetNeeded("no episode has started: call reset() before render()")
         return self._renderer.picture(0)
+
+
+def _recreated(
+    kind: type[NppEnv],
+    variables: dict[str, Any],
+    bank: LevelBank,
+    categories: tuple[str, ...],
+    snapshot: EnvSnapshot | None,
+    **settings: Any,
+) -> NppEnv:
+    """Return an environment from the parts of another one.  settings: further arguments of the simulator."""
+    env = kind.__new__(kind)
+    vars(env).update(variables)
+    env._create_simulator(bank, **settings)
+    env.simulator.categories = categories
+    if snapshot is not None:
+        env.restore(snapshot)
+    return env

@@ -14,7 +14,6 @@ from nppsim import reward as rewards
 from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.gym.env import (
     NO_RESTART,
-    PICTURE_SIZE,
     EnvProperties,
     GymSimulator,
     Levels,
@@ -25,6 +24,7 @@ from nppsim.gym.env import (
 from nppsim.gym.spaces import environment_space, flatten_vectors
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
+from nppsim.pictures.live import SMALL_PICTURE_SIZE
 from nppsim.reward import RewardConfig
 
 
@@ -41,10 +41,11 @@ class NppVectorEnv(EnvProperties, VectorEnv):
       ``_final_info``...), for the environments where the mask ``infos["_final_obs"]`` is set.
     * DISABLED: like NEXT_STEP, but the environment waits for ``reset(options={"reset_mask": ...})``.
 
-    levels, observations, frame_skip, reward, gamma, profile, render_size, stacking: see ``NppEnv``.
+    levels, observations, frame_skip, reward, gamma, profile, stacking: see ``NppEnv``.
     num_envs: number of environments.
     autoreset_mode: an AutoresetMode, or its name or value ("SAME_STEP", "SameStep").
     render_mode: None; "rgb_array": ``render()`` returns a picture of each environment (extra ``gym``).
+    render_size: width and height of each picture, px.  Drawing and videos take time in proportion to the pixels.
     threads: number of CPU threads; None uses all available ones.  Results do not depend on their number.
     max_episode_steps: decisions after which an episode is truncated, as with Gymnasium's ``TimeLimit``.
     copy: True returns copies of the observations; with False, the next step overwrites the returned arrays.
@@ -62,7 +63,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
         gamma: float = rewards.GAMMA,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
-        render_size: tuple[int, int] = PICTURE_SIZE,
+        render_size: tuple[int, int] = SMALL_PICTURE_SIZE,
         threads: int | None = None,
         copy: bool = True,
         profile: bool | None = None,

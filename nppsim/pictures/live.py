@@ -1,5 +1,6 @@
 """Pictures of an environment during play.  Only changed parts are redrawn.  ``render.frames`` draws films of whole runs."""
 
+import copy
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 PICTURE_SIZE = FILM_SIZE  # default width and height of the pictures, px
+SMALL_PICTURE_SIZE = (352, 200)  # the same in a vector environment, whose pictures are shown side by side
+PictureState = tuple[list[tuple[float, float]], Gait, NinjaPose, int]  # path in px, pose of the ninja, and frame
 _CACHED_LEVELS = 16  # maximum number of cached backgrounds, up to 12 MB each at PICTURE_SIZE
 
 
@@ -42,6 +45,7 @@ class LivePicture:
         width, height = size
         fitting_pixels_per_tile((0, 0, 1, 1), (width, height))  # raises RenderError for a size that is too small
         self.size = (int(width), int(height))
+        self._border = np.full((self.size[1], self.size[0], 3), PALETTE.tile, np.uint8)
 
     def start(self, level: Level, geometry: LevelGeometry) -> None:
         """Begin an episode.  geometry: compiled geometry of the level."""
@@ -53,6 +57,16 @@ class LivePicture:
         self._picture, self._geometry = RunPicture(self._scene, ground.copy()), geometry
         self._gait, self._ninja, self._frame = Gait(), NinjaPose(level.spawn), 0
         self._path = [level.spawn]  # px
+
+    def state(self) -> PictureState:
+        """Return a copy of the state of the episode, for ``restore``."""
+        return list(self._path), copy.copy(self._gait), self._ninja, self._frame
+
+    def restore(self, level: Level, geometry: LevelGeometry, state: PictureState) -> None:
+        """Continue an episode from a ``state``.  level, geometry: of that episode."""
+        self.start(level, geometry)
+        path, gait, self._ninja, self._frame = state
+        self._path, self._gait = list(path), copy.copy(gait)
 
     def follow(self, ninja: np.void, keys: int) -> None:
         """Update the pose and the path of the ninja after a decision.
@@ -73,8 +87,7 @@ class LivePicture:
         """
         scene, path = self._scene, np.array(self._path)
         self._picture.update(scene.looks_now(self._geometry, entities, movers), path)
-        picture = np.full((self.size[1], self.size[0], 3), PALETTE.tile, np.uint8)
-        left, top = self._corner
         drawn = self._picture.draw(path, self._ninja, scene.aims_now(self._geometry, movers))
+        picture, (left, top) = self._border.copy(), self._corner
         picture[top : top + scene.height, left : left + scene.width] = np.asarray(drawn)
         return picture

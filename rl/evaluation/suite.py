@@ -1,9 +1,7 @@
 """Evaluation: play fixed episodes on fixed levels and record them.
 
-    suite = EvaluationSuite(
-        pairs, episodes_per_category=20, seed=1, frame_skip=4, observations=policy.observations, stacking=policy.stacking
-    )
-    records = suite.run(policy, deterministic=False)       # can be repeated; the levels are compiled once
+    suite = EvaluationSuite("datasets/dev")     # the defaults of scripts/evaluate.py
+    records = suite.run(policy)                 # can be repeated, also with other policies; levels are compiled once
 
 Every run of a suite plays the same levels equally often, with the same random numbers.  An episode ends with a win, a
 death or after the game's time limit, which can be longer than in training.  All episodes begun are counted: stopping after
@@ -11,12 +9,14 @@ a number of ended episodes would favour short episodes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import torch
 
-from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
+from nppsim.actions import ACTION_INPUT, FRAME_SKIP, NUM_ACTIONS
 from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
@@ -25,20 +25,32 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.physics import outcomes
 from nppsim.reward import GAMMA, PATH_SHAPING, RewardConfig
+from rl.config.evaluation import EvaluationConfig
+from rl.evaluation.levels import Pairs, read_pairs
 from rl.evaluation.results import EpisodeRecord
 from rl.policy.backtracking import with_backtracking
+from rl.policy.constants import HORIZON, PATIENCE
 from rl.policy.player import player_of
 
 
 class Policy(Protocol):
-    """Interface of a policy."""
+    """Interface of a policy.
+
+    Optional attributes: ``observations``, names or keys of ``layout`` (default: those of ``NppEnv``), and ``stacking``
+    (default: none).
+    """
 
     def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
         """Return an action int64[N], 0..5, for each row of the raw observations ``obs`` (key -> [N, ...])."""
 
 
+CHEAPEST = ("game_state",)  # observations of policies that use none
+
+
 class RandomPolicy:
     """Baseline with uniformly random actions, also if ``deterministic``."""
+
+    observations = CHEAPEST
 
     def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
         """See ``Policy``."""
@@ -48,83 +60,81 @@ class RandomPolicy:
 class NoOpPolicy:
     """Baseline that never presses a key."""
 
+    observations = CHEAPEST
+
     def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
         """See ``Policy``."""
         return np.zeros(_rows(obs), np.int64)
 
 
 class EvaluationSuite:
-    """Fixed episodes for any number of policies.
+    """Fixed episodes for any number of policies, which are simulated with the observations of each policy.
 
-    levels: (level, category) pairs.
+    levels: (level, category) pairs, or one or several paths of levels and folders (``read_pairs``).
     episodes_per_category: number of episodes per category, distributed evenly over its levels in an order that depends
         on ``seed``; None: ``episodes_per_level`` episodes on every level.
     seed: seed of this order and of sampled actions.
-    frame_skip, observations, stacking: settings of the simulator, as in training.
+    frame_skip: frames per decision, as in training.
     reward, gamma: reward settings and discount of the simulator, which affect the recorded returns.
     num_envs: number of environments stepped together.  Sampled actions depend on it, as they are drawn for the whole batch.
     threads: number of threads of the simulator.
     patience: decisions without progress after which policies explore, see ``ExploringPlayer``; 0: never.
     horizon: decisions that can be taken back, see ``BacktrackingPlayer``; 0: none.
-    Raises ConfigError if there are no levels.
+    Raises ConfigError if there are no levels, LevelSetError if they cannot be read.
     """
 
     def __init__(
         self,
-        levels: Iterable[tuple[Level, str]],
+        levels: Iterable[tuple[Level, str]] | Sequence[str | Path] | str | Path,
         *,
-        episodes_per_category: int | None,
+        episodes_per_category: int | None = None,
         episodes_per_level: int = 1,
-        seed: int,
-        frame_skip: int,
-        observations: Sequence[str] = layout.VISION_FREE,
+        seed: int = EvaluationConfig.seed,
+        frame_skip: int = FRAME_SKIP,
         reward: str | RewardConfig = "default",
         gamma: float = GAMMA,
         num_envs: int = 64,
         threads: int | None = None,
-        stacking: Stacking = NO_STACKS,
-        patience: int = 0,
-        horizon: int = 0,
+        patience: int = PATIENCE,
+        horizon: int = HORIZON,
     ):
-        levels = list(levels)
-        categories = [category for _, category in levels]
+        pairs = _pairs(levels)
+        categories = [category for _, category in pairs]
         if not categories:
             raise ConfigError("there are no levels to evaluate on; give a folder with levels")
         for name, value in (("category", episodes_per_category), ("level", episodes_per_level)):
             if value is not None and value < 1:
                 raise ConfigError("give at least 1", f"episodes_per_{name}", value)
-        self.seed, self.patience, self.horizon = seed, patience, horizon
+        self.seed, self.frame_skip, self.patience, self.horizon = seed, frame_skip, patience, horizon
         self.level_index = _schedule(categories, episodes_per_category, episodes_per_level, seed)
         chosen, rows = np.unique(self.level_index, return_inverse=True)
         self._rows = rows.astype(np.int32)  # index in the bank of each episode's level
         self._category = [categories[i] for i in self.level_index]
-        self.bank = LevelBank([levels[i][0] for i in chosen], least_time=GAME_TIME)
-        self.simulator = BatchSimulator(
+        self.bank = LevelBank([pairs[i][0] for i in chosen], least_time=GAME_TIME)
+        self._make_simulator = partial(
+            BatchSimulator,
             self.bank,
             min(num_envs, len(self.level_index)),
             frame_skip=frame_skip,
-            observations=observations,
             reward=reward,
             gamma=gamma,
             threads=threads,
-            stacking=stacking,
         )
+        self._simulators: dict[tuple[tuple[str, ...], Stacking], BatchSimulator] = {}
 
     def __len__(self) -> int:
         """Number of episodes of a run."""
         return len(self.level_index)
 
     def run(
-        self, policy: Policy, *, deterministic: bool, progress: Callable[[int], None] | None = None
+        self, policy: Policy, *, deterministic: bool = False, progress: Callable[[int], None] | None = None
     ) -> list[EpisodeRecord]:
         """Play all episodes; return their records in a fixed order.
 
         progress: function that is called with the number of episodes that have just ended.
-        Raises ConfigError if the policy has another frame stacking than the suite.
         """
-        self._check_stacks(policy)
         rng = torch.Generator().manual_seed(self.seed)
-        sim, total = self.simulator, len(self)
+        sim, total = self._simulator(policy), len(self)
         # Number of each environment's episode; from ``total`` on, no episode is left.  An environment plays every
         # num_envs-th episode, so the assignment does not depend on the lengths of episodes.
         playing = np.arange(sim.num_envs)
@@ -154,7 +164,7 @@ class EvaluationSuite:
                 )
                 pressed[env], subtasks[env], covered[env] = [], [], []
                 playing[env] += sim.num_envs
-            share = self._path_covered()
+            share = _path_covered(sim)
             for env in np.setdiff1d(active, ended):
                 covered[env].append(share[env])
             for row, count in backtracked.items():
@@ -166,19 +176,13 @@ class EvaluationSuite:
                 progress(len(ended))
         return [records[number] for number in range(total)]
 
-    def _path_covered(self) -> np.ndarray:
-        """Return the covered share of the path, float64[num_envs]; negative behind the spawn, 0 without path shaping."""
-        sim = self.simulator
-        size = sim.reward_config.shaping if sim.reward_config.potential == PATH_SHAPING else 0.0
-        return sim.state.progress["potential"][: sim.num_envs] / size if size else np.zeros(sim.num_envs)
-
-    def _check_stacks(self, policy: Policy) -> None:
-        """Raise ConfigError for a policy with another stacking, as shapes do not show a difference in padding."""
-        provided, required = self.simulator.stacking, getattr(policy, "stacking", None)
-        if required is not None and required != provided:
-            raise ConfigError(
-                f"the policy needs {required}, the evaluation has {provided}; create it with stacking=policy.stacking"
-            )
+    def _simulator(self, policy: Policy) -> BatchSimulator:
+        """Return the simulator with the observations of a policy, which is made on first use."""
+        keys = layout.observation_keys(getattr(policy, "observations", layout.VISION_FREE))
+        stacking = getattr(policy, "stacking", NO_STACKS)
+        if (keys, stacking) not in self._simulators:
+            self._simulators[keys, stacking] = self._make_simulator(observations=keys, stacking=stacking)
+        return self._simulators[keys, stacking]
 
     def _bank_row(self, episodes: np.ndarray) -> np.ndarray:
         """Return the index in the bank of each episode's level, int32[N]; numbers beyond the last episode mean the last."""
@@ -197,7 +201,7 @@ class EvaluationSuite:
             level_name=level.name,
             category=self._category[number],
             level=level,
-            inputs=np.repeat(ACTION_INPUT[np.array(actions)], self.simulator.frame_skip)[:frames],
+            inputs=np.repeat(ACTION_INPUT[np.array(actions)], self.frame_skip)[:frames],
             outcome=outcomes.NAMES[episode["outcome"]],
             frames=frames,
             decisions=len(actions),
@@ -208,6 +212,19 @@ class EvaluationSuite:
             covered=1.0 if won else max(most, 0.0),
             last_gain=len(actions) if won else covered.index(most) + 1 if most > 0 else 0,
         )
+
+
+def _pairs(levels: Iterable[tuple[Level, str]] | Sequence[str | Path] | str | Path) -> Pairs:
+    """Return levels with their categories; read those at paths."""
+    given = [levels] if isinstance(levels, str | Path) else list(levels)
+    paths = [one for one in given if isinstance(one, str | Path)]
+    return read_pairs(paths) if paths else [one for one in given if isinstance(one, tuple)]
+
+
+def _path_covered(sim: BatchSimulator) -> np.ndarray:
+    """Return the covered share of the path, float64[num_envs]; negative behind the spawn, 0 without path shaping."""
+    size = sim.reward_config.shaping if sim.reward_config.potential == PATH_SHAPING else 0.0
+    return sim.state.progress["potential"][: sim.num_envs] / size if size else np.zeros(sim.num_envs)
 
 
 def _schedule(

@@ -3,9 +3,9 @@
 import hashlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cached_property
 
 import numpy as np
 
@@ -15,19 +15,17 @@ from nppsim.actions import NUM_ACTIONS
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
 from nppsim.io.progress import progress_bar
-from nppsim.levels.level import UNSUPPORTED, Level, left_out, symmetric_fingerprint, warning_lines
+from nppsim.levels.level import Level, symmetric_fingerprint, warning_lines
 from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
 from nppsim.observe.statistics import ObservationStatistics
 from rl.checks.config import margin_text, returns_text
 from rl.config.experiment import DEV_LEVELS, DEV_SHARE, ExperimentConfig
-from rl.evaluation.results import ALL
+from rl.evaluation.levels import Pairs, drop_unreadable, merge_level_sets, skip_or_raise
 from rl.evaluation.suite import EvaluationSuite
 from rl.log import Log, warn
-from rl.policy.architectures import Architecture
 from rl.ppo.vec_env import BatchVecEnv
 
 RANDOM_PLAY_DECISIONS = 20_000  # decisions of random play for statistics of the normaliser, without demonstrations
-Pairs = list[tuple[Level, str]]  # levels with categories
 
 
 @dataclass(frozen=True)
@@ -102,34 +100,6 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     return Data(train, dev, test, bank, dict(reversed(entries)))  # of duplicate levels, the first counts
 
 
-def drop_unreadable(levels: LevelSet, bad: list[str]) -> LevelSet:
-    """Return the set without unreadable levels, with all levels in memory; LevelSetError if all are unreadable.
-
-    bad: list to which the error messages are appended.
-    """
-    good, read, errors = [], [], []
-    for i, entry in enumerate(levels.entries):
-        try:
-            read.append(levels[i])
-            good.append(entry)
-        except LevelSetError as error:
-            errors.append(str(error))
-    if not good:
-        every = f"no level of {levels.path} can be used: {'; '.join(errors)}"
-        raise LevelSetError(errors[0] if len(errors) == 1 else every)
-    bad += errors
-    return LevelSet(levels.path, good, levels.skipped, read)
-
-
-def skip_or_raise(bad: Sequence[str], skip: bool, log: Log) -> None:
-    """Log the error messages ``bad`` of unusable levels if ``skip``, otherwise raise a LevelSetError that lists them."""
-    if bad and not skip:
-        advice = "fix or remove them, or leave them out with --skip-bad-levels"
-        raise LevelSetError(f"{len(bad)} levels cannot be used: {'; '.join(bad)}; {advice}")
-    for message in bad:
-        log(f"left out: {message}")
-
-
 def unreachable_exits(bank: LevelBank) -> list[str]:
     """Return a message for each level without a path from the start to the exit."""
     lost = (level for level, ok in zip(bank.levels, bank.reachable, strict=True) if not ok)
@@ -147,40 +117,6 @@ def _drop_unreachable(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tu
     pairs = [pair for pair, ok in zip(train, bank.reachable, strict=True) if ok]
     known = dict(zip(bank.levels, bank.compiled, strict=True))
     return pairs, LevelBank([level for level, _ in pairs], known=known)
-
-
-def merge_level_sets(sets: Sequence[LevelSet], log: Log, *, allow_unsupported: bool = False) -> Pairs:
-    """Return the levels of all sets with their categories, and log their warnings and omitted levels.
-
-    Duplicate levels are omitted; levels with unsupported entities also, unless ``allow_unsupported``.
-    Raises LevelSetError if no level is left.
-    """
-    pairs: Pairs = []
-    unsupported: list[Level] = []
-    first: dict[str, Path] = {}  # fingerprint of a level -> first file that contains the level
-    for levels in sets:
-        twice = []
-        for i, entry in enumerate(levels.entries):
-            level, category, file = levels[i], levels.category(i), levels.path / entry.file
-            if category == ALL:
-                raise LevelSetError(f'{levels.path}: category "{ALL}" is reserved for the total; rename it')
-            if level.support == UNSUPPORTED and not allow_unsupported:
-                unsupported.append(level)
-            elif level.fingerprint in first:
-                twice.append(f"{file} = {first[level.fingerprint]}")
-            else:
-                first[level.fingerprint] = file
-                pairs.append((level, category))
-        if twice:
-            log(f"left out: {len(twice)} duplicate levels: {', '.join(twice)}")
-    if unsupported:
-        message = left_out(unsupported, len(unsupported) + len(pairs))
-        if not pairs:
-            raise LevelSetError(message)
-        log(f"left out: {message}")
-    for warning in warning_lines(level for level, _ in pairs):
-        log(warning)
-    return pairs
 
 
 def hold_out(train: Pairs) -> tuple[Pairs, Pairs]:
@@ -236,34 +172,27 @@ class Suites:
 
     def __init__(self, config: ExperimentConfig, data: Data):
         self.config, self.data = config, data
-        self._made: dict[tuple, EvaluationSuite] = {}
 
-    def final(self, network: Architecture) -> EvaluationSuite:
-        """Return the suite of the final evaluation on the test levels, with the network's observations."""
+    @cached_property
+    def final(self) -> EvaluationSuite:
+        """The suite of the final evaluation on the test levels."""
         categories = len({category for _, category in self.data.test})
-        return self._get("test", network, self.config.evaluation.episodes_per_category(categories))
+        return make_suite(self.config, self.data.test, self.config.evaluation.episodes_per_category(categories))
 
-    def periodic(self, network: Architecture) -> EvaluationSuite:
-        """Return the suite of evaluations during training, on the dev levels."""
-        return self._get("dev", network, self.config.evaluation.periodic_episodes_per_category)
+    @cached_property
+    def periodic(self) -> EvaluationSuite:
+        """The suite of evaluations during training, on the dev levels."""
+        return make_suite(self.config, self.data.dev, self.config.evaluation.periodic_episodes_per_category)
 
-    def all(self, network: Architecture) -> dict[str, EvaluationSuite]:
+    def all(self) -> dict[str, EvaluationSuite]:
         """Return "dev" and "test" -> suite, for the evaluations that are enabled."""
         evaluation = self.config.evaluation
-        made = {"dev": self.periodic(network)} if evaluation.in_training else {}
-        return made if evaluation.skip_final_eval else made | {"test": self.final(network)}
-
-    def _get(self, levels: str, network: Architecture, episodes: int) -> EvaluationSuite:
-        key = (levels, network.observations, network.stacking, episodes)
-        if key not in self._made:
-            self._made[key] = make_suite(self.config, getattr(self.data, levels), network, episodes)
-        return self._made[key]
+        made = {"dev": self.periodic} if evaluation.in_training else {}
+        return made if evaluation.skip_final_eval else made | {"test": self.final}
 
 
-def make_suite(
-    config: ExperimentConfig, levels: Pairs, network: Architecture, episodes: int, threads: int | None = None
-) -> EvaluationSuite:
-    """Make a suite with the network's observations.
+def make_suite(config: ExperimentConfig, levels: Pairs, episodes: int, threads: int | None = None) -> EvaluationSuite:
+    """Make a suite without backtracking.
 
     episodes: number of episodes per category.
     threads: number of threads of the simulator.
@@ -273,12 +202,11 @@ def make_suite(
         episodes_per_category=episodes,
         seed=config.evaluation.seed,
         frame_skip=config.frame_skip,
-        observations=network.observations,
-        stacking=network.stacking,
         reward=config.reward.weights,
         gamma=config.ppo.gamma,
         threads=threads,
         patience=config.evaluation.exploration_patience,
+        horizon=0,
     )
 
 

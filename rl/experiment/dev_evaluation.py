@@ -26,12 +26,12 @@ from nppsim.io.signals import StopRequest
 from nppsim.parallel.workers import begin_work, without_main_guard
 from rl import plugins
 from rl.config import ExperimentConfig
+from rl.evaluation.levels import Pairs
 from rl.evaluation.results import ALL, DevHistory, LevelWins, aggregate
 from rl.evaluation.suite import EvaluationSuite
-from rl.experiment.data import Pairs, make_suite
+from rl.experiment.data import make_suite
 from rl.experiment.setup import TrainingSetup
 from rl.policy import checkpoint
-from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
 from rl.training.model_selection import Evaluate, Evaluation
 
@@ -64,9 +64,8 @@ def dev_evaluation(setup: TrainingSetup, stop: StopRequest) -> Evaluate:
     history = DevHistory(setup.folder)
 
     def play(policy: NppPolicy, decisions: int) -> Evaluation:
-        suite = setup.suites.periodic(setup.architecture)
         found, wins = play_dev_levels(
-            suite, policy, setup.config.evaluation.deterministic, lambda _: raise_if_stopped(stop)
+            setup.suites.periodic, policy, setup.config.evaluation.deterministic, lambda _: raise_if_stopped(stop)
         )
         history.add(decisions, wins)
         return found
@@ -224,6 +223,5 @@ def make_dev_suite(settings: DevEvaluatorSettings) -> EvaluationSuite:
     """Load plugins, set the number of threads of this process, and return the suite of the dev levels."""
     plugins.load(settings.config.plugins)
     torch.set_num_threads(1)  # as in training, since rounding depends on it
-    config, network = settings.config, get_architecture(settings.architecture)
-    episodes = config.evaluation.periodic_episodes_per_category
-    return make_suite(config, settings.levels, network, episodes, threads=settings.simulator_threads)
+    episodes = settings.config.evaluation.periodic_episodes_per_category
+    return make_suite(settings.config, settings.levels, episodes, threads=settings.simulator_threads)

@@ -19,7 +19,6 @@ from rl.experiment.dev_evaluation import play_dev_levels
 from rl.experiment.record import AGENT, DISTILLED_POLICY, PretrainedPolicy, load_pretrained, save_pretrained
 from rl.experiment.setup import TrainingSetup, folder_of, make_env
 from rl.policy import checkpoint
-from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
 from rl.ppo.logs import TENSORBOARD_FOLDER
 
@@ -151,5 +150,4 @@ def check_worth(setup: TrainingSetup, student: NppPolicy, teacher: NppPolicy, pa
 
 
 def _success(setup: TrainingSetup, policy: NppPolicy) -> float:
-    suite = setup.suites.periodic(get_architecture(policy.architecture))
-    return play_dev_levels(suite, policy, setup.config.evaluation.deterministic)[0].overall
+    return play_dev_levels(setup.suites.periodic, policy, setup.config.evaluation.deterministic)[0].overall

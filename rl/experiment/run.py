@@ -6,10 +6,13 @@ With ``resume_from``, ``run`` resumes the experiment in that folder: finished tr
 training continues, and the other trainings begin.
 """
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+
+from stable_baselines3.common.callbacks import BaseCallback
 
 import hardware
 from nppsim.errors import ConfigError
@@ -61,12 +64,12 @@ def run(
     log: Log = print,
     ranks: SingleProcess = SINGLE_PROCESS,
     on_metrics: OnMetrics | None = None,
+    callbacks: Sequence[BaseCallback] = (),
 ) -> Path:
     """Run or resume an experiment; return its folder.
 
-    log: receives messages, which are also written to log.txt.
+    log, on_metrics, callbacks: as in ``train``; messages are also written to log.txt.
     ranks: processes that train together; all call this function, and rank 0 writes the files and messages.
-    on_metrics: receives (decisions, metrics by tag) after each update of PPO, for one training after another.
     Raises UserErrors for invalid input before training.  A KeyboardInterrupt names the flag that resumes the experiment.
     """
     check_packages()
@@ -102,6 +105,7 @@ def run(
                 previous_checkpoint=config.previous_checkpoint,
                 ranks=ranks,
                 on_metrics=on_metrics,
+                callbacks=callbacks,
                 initial=initial,
                 resumed=record.resumed,
             )

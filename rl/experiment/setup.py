@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from stable_baselines3.common.callbacks import BaseCallback
 
 import hardware
 from nppsim.batch import BatchSimulator
@@ -43,6 +44,7 @@ class TrainingSetup:
     previous_checkpoint: resume from the second newest checkpoint instead of the newest.
     ranks: processes that train together, of which this is the first.
     on_metrics: function that receives PPO's metrics, or None.
+    callbacks: further callbacks of PPO.
     initial: policy of --init-from if the experiment begins, else None.
     resumed: entries of "resumed" in config.json.
     """
@@ -64,6 +66,7 @@ class TrainingSetup:
     previous_checkpoint: bool = False
     ranks: SingleProcess = SINGLE_PROCESS
     on_metrics: OnMetrics | None = None
+    callbacks: Sequence[BaseCallback] = ()
     initial: NppPolicy | None = None
     resumed: Sequence[dict] = ()
 

@@ -148,7 +148,7 @@ def check_before_training(training: Training) -> None:
         config=setup.config,
         levels={"train": setup.data.train, "dev": setup.data.dev, "test": setup.data.test},
         bank=setup.data.bank,
-        suites=setup.suites.all(setup.architecture),
+        suites=setup.suites.all(),
         settings=training.settings,
         env=training.env,
         folder=setup.folder,
@@ -371,17 +371,19 @@ def learn(setup: TrainingSetup, agent: PPO, monitor: TrainingMonitor) -> None:
     if not setup.ranks.rank and not finished:
         if setup.on_metrics is not None:
             agent.logger.output_formats.append(FunctionOutput(setup.on_metrics))
-        callbacks = [*profilers(setup.config.profiling, setup.folder), DigestTrail(setup.folder)]
+        callbacks = [*profilers(setup.config.profiling, setup.folder), DigestTrail(setup.folder), *setup.callbacks]
         if setup.config.audit != "off":
             callbacks.append(Audit(setup.config.audit, setup.folder, monitor.warn, setup.config.silence))
         if setup.doctor.trial:
             callbacks.append(FirstUpdateChecks(setup.doctor))
     if not finished:
         total = setup.config.ppo.total_timesteps
-        agent.learn(total - agent.num_timesteps, callback=[*callbacks, monitor], reset_num_timesteps=False)
+        try:
+            agent.learn(total - agent.num_timesteps, callback=[*callbacks, monitor], reset_num_timesteps=False)
+        finally:
+            agent.logger.close()
         setup.ranks.share_stop(monitor.stop)
         raise_if_stopped(monitor.stop)
-        agent.logger.close()
         monitor.save(monitor.checkpoints.final)
 
 
@@ -433,7 +435,7 @@ def evaluate(training: Training) -> None:
     }
     played: dict[str, list[EpisodeRecord]] = {method: [] for method in policies}
     if not evaluation.skip_final_eval:
-        suite = setup.suites.final(setup.architecture)
+        suite = setup.suites.final
         for method, policy in policies.items():
             if policy:
                 played[method] = suite.run(policy, deterministic=evaluation.deterministic)

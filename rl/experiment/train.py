@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from stable_baselines3.common.callbacks import BaseCallback
+
 from nppsim.errors import ConfigError, UserError
 from nppsim.io.reading import read_json
 from rl.config import ExperimentConfig
@@ -58,13 +60,15 @@ def train(
     trust_plugins: bool = False,
     log: Log = print,
     on_metrics: OnMetrics | None = None,
+    callbacks: Sequence[BaseCallback] = (),
     **settings: Any,
 ) -> FinishedExperiment:
     """Run an experiment.
 
     recipe, config, resume_from, trust_plugins: values of the flags with these names.
     log: receives messages, one line per call.
-    on_metrics: receives the rows of progress.csv as they are written, as (decisions, metrics by tag).
+    on_metrics: receives (decisions, metrics by tag) once per update of PPO, when the next row of progress.csv is written.
+    callbacks: callbacks of Stable-Baselines3 for PPO; one training after another uses them.
     settings: flags with _ instead of -, or sections as dicts, as in a TOML file (docs/configuration.md).  They override
         the files of ``config``, and those files override the recipe.
     Raises ConfigError for invalid settings, and other UserErrors, e.g. for unusable levels.
@@ -82,7 +86,7 @@ def train(
         given["", "config_files"] = Given(tuple(files), "config", PYTHON)
     if resume_from is not None:
         given["", "resume_from"] = Given(Path(resume_from), "resume_from", PYTHON)
-    folder = run(configured(given, trust_plugins), log, on_metrics=on_metrics)
+    folder = run(configured(given, trust_plugins), log, on_metrics=on_metrics, callbacks=callbacks)
     results = read_json(folder / "results.json", ConfigError, "train again")
     return FinishedExperiment(folder, results, tuple(sorted(folder.rglob("agent.safetensors"))))
 

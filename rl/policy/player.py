@@ -197,8 +197,10 @@ def act_in_part(
     rng: torch.Generator | None,
 ) -> np.ndarray:
     """Return the actions of a player, int64[k], which are sampled where ``sampled``, bool[k], also if ``deterministic``."""
+    if not deterministic:
+        return player.act(obs, envs, deterministic=False, rng=rng)
     actions = np.empty(len(envs), np.int64)
-    for own, greedy in ((~sampled, deterministic), (sampled, False)):
+    for own, greedy in ((~sampled, True), (sampled, False)):
         if own.any():
             some = obs if own.all() else {key: values[own] for key, values in obs.items()}
             actions[own] = player.act(some, envs[own], deterministic=greedy, rng=rng)

@@ -118,17 +118,28 @@ OnMetrics = Callable[[int, dict[str, float]], None]  # arguments: number of deci
 
 
 class FunctionOutput(KVWriter):
-    """Output of a Logger to a function, which gets the rows of the table when they are written."""
+    """Output of a Logger to a function, which is called once per step, when the first row of a later step is written.
+
+    The last step of a training has two rows: the second has the metrics of the last update and evaluation.
+    """
 
     def __init__(self, on_metrics: OnMetrics):
         self.on_metrics = on_metrics
+        self._step: int | None = None
+        self._metrics: dict[str, float] = {}
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
-        """Call the function with one row."""
-        self.on_metrics(step, {tag: float(key_values[tag]) for tag in sorted(key_values)})
+        """Add the metrics of one row to those of its step."""
+        if step != self._step:
+            self.close()
+        self._step = step
+        self._metrics |= {tag: float(key_values[tag]) for tag in sorted(key_values)}
 
     def close(self) -> None:
-        """Do nothing, as the function belongs to the caller."""
+        """Call the function with the metrics of the last step."""
+        if self._step is not None:
+            self.on_metrics(self._step, self._metrics)
+        self._step, self._metrics = None, {}
 
 
 class CSVOutput(KVWriter):

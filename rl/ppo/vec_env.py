@@ -16,13 +16,14 @@ neither "episode" nor "is_success", as statistics do not count them.
 
 import hashlib
 import time
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env import VecEnv, VecMonitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
 from nppsim.actions import NUM_ACTIONS
@@ -35,6 +36,10 @@ from nppsim.states import impossible
 from rl.curriculum import CurriculumConfig, CurriculumManager, make_sampler
 
 EPISODES_PER_UPDATE = 256  # number of episodes between updates of the curriculum
+# ``env_is_wrapped`` must be True for ``evaluate_policy``, but then VecMonitor warns of a wrapper that does not exist.
+warnings.filterwarnings(
+    "ignore", "The environment is already wrapped with a `Monitor`", UserWarning, VecMonitor.__module__
+)
 
 
 class BatchVecEnv(VecEnv):
@@ -44,7 +49,8 @@ class BatchVecEnv(VecEnv):
     sampler: sampler for the levels of ``sim.bank``.
     ``set_options`` chooses levels for the next reset.
     ``reset_infos`` has "level" and "level_name" of the current episode of each environment.
-    ``get_attr`` returns the attributes "level" (index in the bank), "spec" and "render_mode" (both None).
+    ``get_attr`` returns the attributes "level" (index in the bank), "action_space", "observation_space", "spec" and
+    "render_mode" (both None).
     ``env_method`` calls the methods "action_masks" -> bool[6], "snapshot" -> uint8[...] and "restore" (snapshot).
     """
 
@@ -170,11 +176,16 @@ class BatchVecEnv(VecEnv):
         rows = list(self._get_indices(indices))
         if attr_name == "level":
             return [int(self.sim.level[row]) for row in rows]
+        if attr_name in ("action_space", "observation_space"):
+            return [getattr(self, attr_name)] * len(rows)
         if attr_name in ("spec", "render_mode"):
             return [None] * len(rows)
         if attr_name == "action_masks":  # sb3-contrib tests for this attribute
             return [lambda row=row: self.sim.action_masks()[row] for row in rows]
-        raise AttributeError(f"environments have no attribute {attr_name!r}; they have level, spec and render_mode")
+        raise AttributeError(
+            f"environments have no attribute {attr_name!r}; they have level, action_space, observation_space, spec and "
+            "render_mode"
+        )
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
         raise AttributeError(

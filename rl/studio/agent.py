@@ -121,11 +121,9 @@ class LoadedAgent:
                     episodes_per_level=min(episodes - begun, BATCH_EPISODES),
                     seed=seed + number,
                     frame_skip=self.frame_skip,
-                    observations=policy.observations,
                     num_envs=BATCH_EPISODES,
                     threads=1,
-                    stacking=policy.stacking,
-                    patience=PATIENCE,
+                    horizon=0,
                 )
                 number += 1
                 banks = [LevelBank([level], known={level: suite.bank.compiled[i]}) for i, level in enumerate(group)]

@@ -19,8 +19,6 @@ from hardware import DEVICES
 from nppsim.errors import ConfigError
 from nppsim.io.files import check_output_folder, locked, new_folder, write_json
 from nppsim.io.progress import progress_bar
-from nppsim.levels.level import Level
-from nppsim.levels.level_set import LevelSet
 from nppsim.parallel.cluster import EXECUTION_SETTINGS, Workers
 from nppsim.parallel.executor import open_executor
 from nppsim.parallel.workers import usable_cores
@@ -34,10 +32,10 @@ from rl.config.evaluation import MOST_EPISODES, EvaluationConfig, VideoConfig
 from rl.config.experiment import ExperimentConfig, check_folders
 from rl.evaluation.breakdown import Ending, by_contents, endings, format_endings, with_enough_levels
 from rl.evaluation.comparison import compare, comparison_table
+from rl.evaluation.levels import Pairs, read_pairs
 from rl.evaluation.results import ALL, EpisodeRecord, LevelWins, Stats, by_category_and_support, format_table
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
-from rl.experiment.data import drop_unreadable, merge_level_sets, skip_or_raise
 from rl.policy.backtracking import MAX_HORIZON
 from rl.policy.checkpoint import load_policy
 from rl.policy.constants import HORIZON
@@ -50,7 +48,6 @@ REPLAYS = "replays.h5"  # all episodes
 BATCH_EPISODES = 128  # approximate episodes per batch: larger batches are faster, but occupy fewer processes
 MIN_PARALLEL = 8  # smallest number of batches for which several processes are faster than one
 
-Levels = Sequence[tuple[Level, str]]
 Progress = Callable[[int], None]
 
 
@@ -106,7 +103,9 @@ def run(settings: EvaluateSettings, video: VideoConfig) -> None:
     video.check_packages()
     plugins.load(settings.plugins)
     agents = _agents(settings)
-    levels = levels_of(settings.levels, settings.skip_bad_levels, settings.allow_unsupported)
+    levels = read_pairs(
+        settings.levels, skip_bad_levels=settings.skip_bad_levels, allow_unsupported=settings.allow_unsupported
+    )
     workers = settings.workers if settings.device == "cpu" else 1
     total = len(levels) * settings.episodes_per_level * len(agents)
     with progress_bar(title="evaluation", total=total, unit="episode") as bar:
@@ -199,7 +198,7 @@ Episodes = dict[str, list[EpisodeRecord]]  # method -> episodes in the order of 
 
 def play(
     settings: PlaySettings,
-    levels: Levels,
+    levels: Pairs,
     progress: Progress,
     *,
     workers: int | None = None,
@@ -231,7 +230,7 @@ def play(
     return played
 
 
-def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[int, Levels]) -> Episodes:
+def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[int, Pairs]) -> Episodes:
     """Play one batch of levels.
 
     progress: as in ``play``; None if several processes play batches, so that each uses one thread.
@@ -245,8 +244,6 @@ def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[
         episodes_per_level=settings.episodes_per_level,
         seed=batch_seed(settings.seed, number),
         frame_skip=settings.frame_skip,
-        observations=policy.observations,
-        stacking=policy.stacking,
         threads=1 if progress is None else None,
         patience=settings.patience,
         horizon=settings.horizon,
@@ -273,14 +270,6 @@ def policy_of(path: Path, device: str) -> tuple[NppPolicy | OnnxPolicy, int]:
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("torch finds no GPU; leave out this flag to use the CPU", "--device", device)
     return policy.to(device), stored["frame_skip"]
-
-
-def levels_of(paths: Sequence[Path], skip_bad_levels: bool, allow_unsupported: bool) -> list[tuple[Level, str]]:
-    """Read levels with their categories from folders and files, without duplicates; LevelSetError for unreadable levels."""
-    bad: list[str] = []
-    sets = [drop_unreadable(LevelSet.at(path), bad) for path in paths]
-    skip_or_raise(bad, skip_bad_levels, print)
-    return merge_level_sets(sets, print, allow_unsupported=allow_unsupported)
 
 
 def write_replays(path: Path, episodes: Sequence[EpisodeRecord], frame_skip: int) -> None:

@@ -22,7 +22,6 @@ from bc.train import BCConfig, Hooks, pretrain
 from nppsim.errors import ConfigError
 from nppsim.io.files import check_output_folder, locked, new_folder, write_json
 from nppsim.io.progress import progress_bar
-from nppsim.levels.level_set import LevelSet
 from nppsim.observe.stacking import ADVICE
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
@@ -32,10 +31,8 @@ from rl.config.machine import HardwareConfig
 from rl.evaluation.results import ALL, Stats, aggregate, format_table
 from rl.evaluation.suite import EvaluationSuite, Policy, RandomPolicy
 from rl.events import open_events
-from rl.experiment.data import merge_level_sets
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
-from rl.policy.constants import PATIENCE
 from rl.policy.policy import NppPolicy, build_policy
 from rl.seeds import LARGEST_SEED
 
@@ -150,13 +147,11 @@ def train(settings: PretrainSettings, folder: Path, best: Path) -> None:
 def held_out_suite(settings: PretrainSettings) -> EvaluationSuite:
     """Make the evaluation suite of the levels of --test-dataset."""
     return EvaluationSuite(
-        merge_level_sets([LevelSet.at(path) for path in settings.test_dataset], print),
+        settings.test_dataset,
         episodes_per_category=settings.episodes_per_category,
         seed=settings.seed,
         frame_skip=settings.dataset.frame_skip,
-        observations=settings.dataset.observations,
-        stacking=get_architecture(settings.architecture).stacking,
-        patience=PATIENCE,
+        horizon=0,
     )
 
 

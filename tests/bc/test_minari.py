@@ -13,7 +13,6 @@ from bc.dataset import DatasetError, check_memory
 from bc.demonstrations import DemonstrationError, ReplayFile, load_demonstrations
 from bc.minari import MinariMetadata, dataset_id, export_minari, import_minari
 from nppsim import NppEnv
-from nppsim.levels.level_set import LevelSetError
 from nppsim.observe import layout
 from nppsim.replays.replay import Replay
 
@@ -74,11 +73,11 @@ def test_import_exported_dataset_restores_demonstrations(found):
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
-def test_recovered_environment_replays_episodes(found):
+def test_recovered_environment_replays_episodes(found, tmp_path, monkeypatch):
     (name, _) = export_minari(found, MinariMetadata("planner", **ABOUT), observations=("state", "player_frame"))
     dataset = minari.load_dataset(name)
-    levels = [file.replay.level for file in import_minari(name)]
-    env = dataset.recover_environment(levels=levels)
+    env = dataset.recover_environment()
+    assert len(env.unwrapped.bank) == dataset.total_episodes
     assert set(env.observation_space) == {"game_state", "player_frame"}
     for i, episode in enumerate(dataset.iterate_episodes()):
         observation, _ = env.reset(options={"level": i})
@@ -87,7 +86,9 @@ def test_recovered_environment_replays_episodes(found):
                 np.testing.assert_array_equal(values[t], observation[key])
             observation, reward, terminated, *_ = env.step(int(action))
             assert (reward, terminated) == (episode.rewards[t], episode.terminations[t])
-    with pytest.raises(LevelSetError, match="levels of the episodes"):
+    assert dataset.recover_environment(levels=[corridor(20, 30, 32)]).unwrapped.bank.levels == [corridor(20, 30, 32)]
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    with pytest.raises(DemonstrationError, match=f"{name}: no such dataset of nppsim; see `minari list local`"):
         dataset.recover_environment()
 
 

@@ -21,11 +21,12 @@ from tests.mutation.mutation import Patch, mutation
 def _suites(patch: Patch, change: Callable[[Any], Any]) -> None:
     """Change the simulator of every evaluation."""
 
-    def changed(original, suite, *given, **named):
-        original(suite, *given, **named)
-        suite.simulator._static = change(suite.simulator._static)
+    def changed(original, *given):
+        sim = original(*given)
+        sim._static = change(sim._static)
+        return sim
 
-    patch.wrap(EvaluationSuite, "__init__", changed)
+    patch.wrap(EvaluationSuite, "_simulator", changed)
 
 
 def _recorded(patch: Patch, change: Callable[[Any], Any]) -> None:

@@ -1,11 +1,14 @@
 """NppEnv: contracts of Gymnasium and Stable-Baselines3."""
 
+import copy
 import inspect
+import pickle
 import warnings
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
 import nppsim
@@ -15,6 +18,7 @@ from nppsim.gym.spaces import observation_space
 from nppsim.gym.vector_env import NppVectorEnv
 from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
 from nppsim.observe import layout
+from nppsim.observe.stacking import Stacking
 from nppsim.reward import TERMS
 
 from worlds import KINDS, mixed_level, straight
@@ -217,3 +221,75 @@ def test_spec_with_path_serializes_to_json(tmp_path, bank):
     spec = gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json())
     assert spec.kwargs["levels"] == str(tmp_path / "levels")
     assert gymnasium.make(spec).unwrapped.bank.levels == env.unwrapped.bank.levels
+
+
+def outcome(env, actions):
+    """Everything that an environment returns for these actions, as bytes."""
+    steps = [env.step(int(action)) for action in actions]
+    seen = b"".join(step[0][key].tobytes() for step in steps for key in sorted(step[0]))
+    return seen, [step[1:] for step in steps], env.inputs.tobytes()
+
+
+@pytest.mark.parametrize("stacking", [Stacking(), Stacking(state=3)])
+def test_restore_returns_to_the_snapshot(bank, stacking):
+    env = NppEnv(bank, stacking=stacking)
+    with pytest.raises(ResetNeeded, match=r"call reset\(\) before snapshot"):
+        env.snapshot()
+    env.reset(options={"level": 0})
+    actions = np.random.default_rng(0).integers(0, 6, 40)
+    observation = [env.step(int(action)) for action in actions[:20]][-1][0]
+    before = env.snapshot()
+    first = outcome(env, actions[20:])
+    play(env, RIGHT)
+    env.reset(options={"level": 2})
+    restored = env.restore(before)
+    assert all((restored[key] == observation[key]).all() for key in observation)
+    assert outcome(env, actions[20:]) == first
+    play(env, RIGHT)
+    after = env.snapshot()
+    env.restore(before)
+    env.restore(after)
+    with pytest.raises(ResetNeeded):
+        env.step(RIGHT)
+    with pytest.raises(ValueError, match="no compact snapshot of this simulator"):
+        NppEnv([mixed_level(3)], stacking=stacking).restore(before)
+
+
+COPIES = {"clone": NppEnv.clone, "deepcopy": copy.deepcopy, "pickle": lambda env: pickle.loads(pickle.dumps(env))}
+
+
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+def test_copies_continue_independently(copied, tmp_path, bank):
+    LevelSet.write(tmp_path / "set", [(level, LevelEntry("made")) for level in bank.levels])
+    env = NppEnv(tmp_path / "set", ("state", "foresight"), frame_skip=3, gamma=0.9)
+    early = copied(env)
+    assert early.reset(seed=4)[1] == env.reset(seed=4)[1]
+    actions = np.random.default_rng(1).integers(0, 6, 30)
+    for action in actions[:10]:
+        env.step(int(action))
+    other = copied(env)
+    before = other.snapshot()
+    assert outcome(other, actions[10:]) == outcome(env, actions[10:])
+    assert play(other, RIGHT)[1][-1] == play(env, RIGHT)[1][-1]
+    assert [other.reset()[1] for _ in range(5)] == [env.reset()[1] for _ in range(5)], "both draw the same levels"
+    env.restore(before)
+    assert other.inputs.size == 0
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, COPIES["pickle"]])
+def test_wrapped_environment_copied_continues(copied, bank):
+    env = gymnasium.make(ENV_ID, levels=bank, max_episode_steps=30)
+    env.reset(seed=0)
+    for _ in range(10):
+        env.step(RIGHT)
+    other = copied(env)
+    for _ in range(20):
+        (_, reward, *ends, info), (_, other_reward, *other_ends, other_info) = env.step(JUMP), other.step(JUMP)
+        assert (reward, ends, info) == (other_reward, other_ends, other_info)
+    assert ends == [False, True]
+
+
+def test_vector_env_copied_raises_type_error(bank):
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"neither pickled nor deep-copied"):
+            copied(NppVectorEnv(bank, 2))

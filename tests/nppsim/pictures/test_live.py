@@ -46,6 +46,25 @@ def test_incremental_pictures_equal_full_redraw(level):
     assert step > 3
 
 
+def test_restored_environment_draws_the_path_of_the_snapshot():
+    env = NppEnv([mixed_level(3), LEVELS[0]], render_mode="rgb_array", render_size=(528, 300))
+    env.reset(options={"level": 0})
+    for _ in range(10):
+        env.step(RIGHT)
+    expected, snapshot = env.render(), env.snapshot()
+    for _ in range(5):
+        env.step(RIGHT)
+    env.reset(options={"level": 1})
+    env.restore(snapshot)
+    for one in (env, env.clone()):
+        difference = np.abs(one.render().astype(int) - expected)
+        assert (difference.max(axis=2) > 16).mean() < 2e-3
+    blind = NppEnv(env.bank)
+    blind.reset(options={"level": 0})
+    with pytest.raises(ValueError, match="without render_mode"):
+        env.restore(blind.snapshot())
+
+
 def test_pictures_of_levels_have_one_size():
     env = NppEnv(LEVELS, render_mode="rgb_array", render_size=(320, 200))
     shapes = set()
@@ -134,6 +153,7 @@ def test_record_video_wrappers_write_videos(tmp_path):
     for _ in range(20):
         envs.step([RIGHT] * 4)
     envs.close()
+    assert NppVectorEnv(LEVELS, render_mode="rgb_array")._renderer._views[0].size == live.SMALL_PICTURE_SIZE
     for folder, size in (("one", (160, 100)), ("many", (320, 200))):
         (film,) = sorted((tmp_path / folder).glob("*.mp4"))[:1]
         with av.open(str(film)) as container:

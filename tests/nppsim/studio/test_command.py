@@ -1,7 +1,6 @@
 """Command ``studio``: output, refused arguments, start and end of the server."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -27,7 +26,6 @@ def started(levels, tmp_path):
     process = subprocess.Popen(
         [*command, "--demonstrations", str(tmp_path / "demonstrations")],
         cwd=ROOT,
-        env=os.environ | {"XDG_DATA_HOME": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

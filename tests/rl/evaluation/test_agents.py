@@ -2,7 +2,6 @@
 
 import pytest
 
-from nppsim.levels.level_set import LevelSet
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy import checkpoint
 
@@ -22,12 +21,12 @@ def test_shipped_agent_wins_dev_levels(path):
     policy, about = checkpoint.load_policy(path)
     assert policy.architecture.partition("+")[0] == path.stem
     assert about["training"] is None
-    levels = LevelSet.open(ROOT / "datasets" / "dev")
     suite = EvaluationSuite(
-        [(level, levels.category(i)) for i, level in enumerate(levels)],
+        ROOT / "datasets" / "dev",
         episodes_per_category=2,
         seed=0,
         frame_skip=about["frame_skip"],
-        observations=policy.observations,
+        patience=0,
+        horizon=0,
     )
     assert sum(episode.won for episode in suite.run(policy, deterministic=False)) >= 18  # of 20

@@ -22,6 +22,7 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.physics.outcomes import NAMES
+from rl.evaluation import suite as suite_module
 from rl.evaluation.results import ALL, aggregate
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.policy import checkpoint
@@ -54,7 +55,6 @@ def play(policy, episodes=5, num_envs=3, seed=1, levels=LEVELS, progress=None, f
         episodes_per_category=episodes,
         seed=seed,
         frame_skip=frame_skip,
-        observations=STATE,
         num_envs=num_envs,
         threads=1,
     )
@@ -72,7 +72,7 @@ def test_run_episodes_per_category_spread_over_levels():
 
 def test_run_without_episodes_per_category_plays_every_level():
     assert [r.level_index for r in play(Right(), episodes=None)] == [0, 1, 2, 3]
-    twice = EvaluationSuite(LEVELS, episodes_per_category=None, episodes_per_level=2, seed=1, frame_skip=4)
+    twice = EvaluationSuite(LEVELS, episodes_per_level=2)
     assert twice.level_index.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
@@ -164,7 +164,7 @@ def test_run_inputs_play_back_exactly(policy, frame_skip):
 
 
 def test_run_repeated_returns_same_records():
-    suite = EvaluationSuite(LEVELS, episodes_per_category=4, seed=3, frame_skip=4, observations=STATE, threads=1)
+    suite = EvaluationSuite(LEVELS, episodes_per_category=4, threads=1)
     first = suite.run(RandomPolicy(), deterministic=False)
     suite.run(Right(), deterministic=True)
     again = suite.run(RandomPolicy(), deterministic=False)
@@ -195,13 +195,15 @@ def test_run_passes_observations_and_seeded_generator():
     seen = []
 
     class Curious:
+        observations = STATE
+
         def act(self, obs, *, deterministic, rng):
             assert deterministic is True
             seen.append((tuple(obs), rng.initial_seed()))
             assert obs["game_state"].shape[1:] == layout.SPECS["game_state"].shape
             return np.full(len(obs["game_state"]), RIGHT)
 
-    suite = EvaluationSuite(LEVELS, episodes_per_category=1, seed=7, frame_skip=4, observations=STATE, threads=1)
+    suite = EvaluationSuite(LEVELS, episodes_per_category=1, seed=7, threads=1)
     suite.run(Curious(), deterministic=True)
     assert set(seen) == {(STATE, 7)}
 
@@ -212,13 +214,39 @@ def test_run_progress_counts_every_episode():
     assert sum(counts) == 10
 
 
+def test_run_simulates_the_observations_of_each_policy(monkeypatch):
+    """Policies without the attribute observe what ``NppEnv`` shows; random play needs no costly observations."""
+    seen = []
+    monkeypatch.setattr(
+        suite_module, "BatchSimulator", lambda *a, **b: seen.append(b["observations"]) or BatchSimulator(*a, **b)
+    )
+    suite = EvaluationSuite(LEVELS[:1], threads=1)
+    for policy in (RandomPolicy(), Right(), NoOpPolicy(), Right()):
+        suite.run(policy)
+    assert seen == [STATE, layout.VISION_FREE]
+
+
+def test_suite_of_paths_plays_as_the_evaluation_script(untrained):
+    command = [untrained / "a.safetensors", "--levels", untrained / "levels", "--output-dir", untrained / "out"]
+    assert load_script("evaluate").main([*map(str, command)]) == 0
+    (folder,) = (untrained / "out").iterdir()
+    results = json.loads((folder / "results.json").read_text())
+    policy, _ = checkpoint.load_policy(untrained / "a.safetensors")
+    twice = [untrained / "levels", untrained / "levels" / "mined"]  # the second has no further levels
+    for levels in (untrained / "levels", str(untrained / "levels"), twice):
+        played = EvaluationSuite(levels).run(policy)
+        for one, row in zip(played, results["episodes"], strict=True):
+            assert (one.level_name, one.category, one.outcome) == (row["level"], row["category"], row["outcome"])
+            assert one.frames == row["frames"]
+
+
 def test_suite_bad_input_raises():
     with pytest.raises(ConfigError, match="no levels to evaluate on"):
         play(Right(), levels=[])
     with pytest.raises(ConfigError, match="episodes_per_category 0: give"):
         play(Right(), episodes=0)
     with pytest.raises(ConfigError, match="episodes_per_level 0: give"):
-        EvaluationSuite(LEVELS, episodes_per_category=None, episodes_per_level=0, seed=1, frame_skip=4)
+        EvaluationSuite(LEVELS, episodes_per_level=0)
 
 
 def test_random_play_is_uniform_and_seeded():
@@ -364,6 +392,8 @@ def test_evaluate_script_without_film_packages_fails_early(script, untrained, mo
 class Stacked:
     """Runs to the right, and remembers the stacks that it was shown in the first environment."""
 
+    observations = STATE
+
     def __init__(self, stacking):
         self.stacking, self.shown = stacking, []
 
@@ -372,18 +402,13 @@ class Stacked:
         return np.full(len(obs["game_state"]), RIGHT)
 
 
-def stacked_suite(stacking):
-    return EvaluationSuite(
-        LEVELS[:2], episodes_per_category=4, seed=1, frame_skip=4, observations=STATE, num_envs=2, stacking=stacking
-    )
-
-
 @pytest.mark.parametrize("padding", ["zero", "repeat"])
 def test_run_stacks_contain_one_episode(padding):
     stacking = Stacking(state=3, padding=padding)
     policy, plain = Stacked(stacking), Stacked(Stacking())
-    records = stacked_suite(stacking).run(policy, deterministic=True)
-    assert [r.frames for r in records] == [r.frames for r in stacked_suite(Stacking()).run(plain, deterministic=True)]
+    suite = EvaluationSuite(LEVELS[:2], episodes_per_category=4, num_envs=2)
+    records = suite.run(policy)
+    assert [r.frames for r in records] == [r.frames for r in suite.run(plain)]
     frames = np.array(plain.shown)
     ends = np.cumsum([record.decisions for record in records[::2]])  # of the first environment's episodes
     begin = 0
@@ -392,8 +417,3 @@ def test_run_stacks_contain_one_episode(padding):
         for place, back in enumerate((2, 1, 0)):
             wanted = frames[max(t - back, begin)] if padding == "repeat" or t - back >= begin else np.zeros(26)
             np.testing.assert_array_equal(policy.shown[t][place], wanted)
-
-
-def test_run_policy_with_other_stacking_raises():
-    with pytest.raises(ConfigError, match="padding='zero'.*padding='repeat'.*stacking=policy.stacking"):
-        stacked_suite(Stacking(state=3, padding="repeat")).run(Stacked(Stacking(state=3)), deterministic=True)

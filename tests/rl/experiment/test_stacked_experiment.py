@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from stable_baselines3.common.callbacks import BaseCallback
 
 from nppsim.actions import ACTION_INPUT
 from nppsim.levels.level_set import LevelEntry, LevelSet
@@ -61,12 +62,21 @@ def flags(folder):
     ]  # fmt: skip
 
 
+class Counter(BaseCallback):
+    rollouts = 0
+
+    def _on_step(self):
+        return True
+
+    def _on_rollout_end(self):
+        self.rollouts += 1
+
+
 def check_metrics(metrics, folder):
-    """``on_metrics`` has received the latest rows of the table, and all tags of PPO's events."""
+    """``on_metrics`` has received the latest rows of the table once per step, and all tags of PPO's events."""
     table = read_table(folder / CSV_FILE)
     rows = [{name: float(text) for name, text in row.items() if text} for row in table]
-    assert [values for _, values in metrics] == rows[-len(metrics) :]
-    assert [step for step, _ in metrics][:2] == [256, 384]
+    assert metrics == [(256, rows[-3]), (384, rows[-2] | rows[-1])]
     tags = {tag for tag in read_scalars(folder / "tensorboard") if not tag.startswith("bc/")}
     assert tags <= set(table[0])
 
@@ -83,8 +93,11 @@ def test_run_with_stacks_resumes_and_films(tmp_path):
         run(resolve([*map(str, flags(tmp_path)), "--output-dir", str(tmp_path / "out")]), interrupt)
     assert sum(ADVICE in line for line in messages) == 1
     (folder,) = (tmp_path / "out").glob("tiny_*")
-    run(resolve(["--resume-from", str(folder)]), messages.append, on_metrics=lambda *row: metrics.append(row))
+    counter = Counter()
+    again = resolve(["--resume-from", str(folder)])
+    run(again, messages.append, on_metrics=lambda *row: metrics.append(row), callbacks=[counter])
     check_metrics(metrics, folder / NAME)
+    assert counter.rollouts == 2
     assert any("resuming from" in line for line in messages)
     assert list(json.loads((folder / "results.json").read_text())["architectures"]) == [NAME]
     (film,) = folder.rglob("*.mp4")

@@ -40,8 +40,8 @@ def test_train_keywords_override_files_and_recipe(tmp_path, monkeypatch):
     class Stop(Exception):
         pass
 
-    def run(config, log, on_metrics):
-        seen.append((config, on_metrics))
+    def run(config, log, on_metrics, callbacks):
+        seen.append((config, on_metrics, callbacks))
         raise Stop
 
     monkeypatch.setattr(module, "run", run)
@@ -56,9 +56,10 @@ def test_train_keywords_override_files_and_recipe(tmp_path, monkeypatch):
             ppo={"gamma": 0.8, "target_kl": None},
             seeds=(1, 2),
             on_metrics=print,
+            callbacks=[1],
         )
-    ((config, on_metrics),) = seen
-    assert on_metrics is print
+    ((config, on_metrics, callbacks),) = seen
+    assert on_metrics is print and callbacks == [1]
     assert config.architectures == ("vision_free_foresight",)
     assert (config.bc.epochs, config.ppo.gamma, config.ppo.target_kl, config.seeds) == (7, 0.8, None, (1, 2))
     assert config.sources["ppo.gamma"] == "Python"

@@ -36,13 +36,10 @@ class Waiting(RightUnlessSampled):
         return np.zeros(len(obs[PATH]), np.int64)
 
 
-def suite_of(levels, horizon, policy=RightUnlessSampled, patience=0, num_envs=64):
+def suite_of(levels, horizon, patience=0, num_envs=64):
     return EvaluationSuite(
         [(level, "") for level in levels],
-        episodes_per_category=None,
         seed=3,
-        frame_skip=4,
-        observations=policy.observations,
         threads=1,
         num_envs=num_envs,
         patience=patience,

@@ -94,9 +94,7 @@ def test_exported_network_wins_and_loses_as_its_policy(networks, levels):
         [(level, levels.category(i)) for i, level in enumerate(levels)],
         episodes_per_category=5,
         seed=0,
-        frame_skip=4,
-        observations=policy.observations,
-        stacking=policy.stacking,
+        patience=0,
     )
     of_torch, of_onnx = (suite.run(one, deterministic=True) for one in (policy, OnnxPolicy(data)))
     assert [one.inputs.tobytes() for one in of_torch] == [one.inputs.tobytes() for one in of_onnx]

@@ -98,8 +98,6 @@ def test_exploration_finishes_a_level_in_which_the_policy_waits():
             [(corridor(door=40), "")],
             episodes_per_category=1,
             seed=1,
-            frame_skip=4,
-            observations=(PATH,),
             threads=1,
             patience=patience,
         )

@@ -7,7 +7,7 @@ from stable_baselines3.common.logger import Logger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from rl.events import EventsError, event_files, read_scalars
-from rl.ppo.logs import CSVOutput, ScalarLog, write_settings
+from rl.ppo.logs import CSVOutput, FunctionOutput, ScalarLog, write_settings
 
 
 def write(log, steps, **more):
@@ -74,3 +74,14 @@ def test_scalar_log_fewer_rows_than_checkpoint_raises(tmp_path):
     (tmp_path / "progress.csv").unlink()
     with pytest.raises(EventsError, match="progress.csv.* has 0 rows, expected 2"):
         ScalarLog(tmp_path, **log.written)
+
+
+def test_function_output_calls_once_per_step():
+    seen = []
+    output = FunctionOutput(lambda *row: seen.append(row))
+    for step, values in ((1, {"b": 1, "a": 2}), (2, {"a": 3}), (2, {"c": 4})):
+        output.write(values, {}, step)
+    assert seen == [(1, {"a": 2.0, "b": 1.0})]
+    for _ in range(2):
+        output.close()
+        assert seen[1:] == [(2, {"a": 3.0, "c": 4.0})]

@@ -1,5 +1,7 @@
 """The Stable-Baselines3 adapter: its contract, and a plain PPO that trains with it."""
 
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -9,7 +11,7 @@ from gymnasium import spaces
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import VecFrameStack, VecMonitor, VecNormalize
+from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
 
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
@@ -19,6 +21,7 @@ from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.ppo.vec_env import BatchVecEnv, make_sb3
 
+from places import ROOT
 from worlds import FLOOR, corridor
 
 CATEGORIES = ["simplest", "simpler", "mined"]
@@ -208,6 +211,8 @@ def test_attributes_and_methods_of_single_environments():
     env = make()
     env.reset()
     assert env.get_attr("render_mode") == [None] * 4
+    assert env.get_attr("action_space") == [env.action_space] * 4
+    assert env.get_attr("observation_space", 0) == [env.observation_space]
     assert env.get_attr("level", indices=[1, 2]) == env.sim.level[1:3].tolist()
     masks = env.env_method("action_masks", indices=0)
     assert masks[0].shape == (6,)
@@ -274,8 +279,6 @@ def test_vec_env_in_wrappers_of_sb3():
     env.reset()
     for _ in range(50):
         env.step(np.full(4, 2))
-    with pytest.warns(UserWarning, match="already wrapped"):
-        VecMonitor(make())
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # without terminal observations it warns
         env = VecFrameStack(make(), 3)
@@ -285,6 +288,23 @@ def test_vec_env_in_wrappers_of_sb3():
             for row in np.flatnonzero(dones):
                 last = infos[row]["terminal_observation"]
                 assert all(last[key].shape == values[0].shape for key, values in obs.items())
+
+
+def test_vec_monitor_counts_the_same_episodes_without_a_warning(tmp_path):
+    """In a process of its own, because pytest replaces the filters of warnings."""
+    code = f"""
+import numpy as np
+from stable_baselines3.common.vec_env import VecMonitor
+from rl.ppo.vec_env import make_sb3
+env = make_sb3(num_envs=4, threads=1)
+monitored = VecMonitor(env, {str(tmp_path / "log")!r})
+monitored.reset()
+while not any("episode" in info for info in monitored.step(np.full(4, 2))[3]):
+    pass
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "log.monitor.csv").stat().st_size > 0
 
 
 def test_off_policy_algorithms_train_on_it():

@@ -92,8 +92,7 @@ def test_result_depends_only_on_the_seed():
 def test_beam_of_width_1_plays_the_deterministic_policy():
     level = corridor(door=60)
     agent = untrained(favourite=RIGHT)
-    suite = EvaluationSuite([(level, "x")], episodes_per_category=1, seed=0, frame_skip=4,
-                            observations=agent.policy.observations, threads=1)  # fmt: skip
+    suite = EvaluationSuite([(level, "x")], seed=0, threads=1, patience=0, horizon=0)
     (alone,) = suite.run(agent.policy, deterministic=True)
     solution = solve(level, agent, SolveSettings(polish=0), threads=1)
     assert alone.won
@@ -118,9 +117,9 @@ def test_wider_beam_finishes_where_the_agent_dies():
 
 def test_sampled_episodes_find_a_run():
     search, budget = search_on(EASY, untrained(favourite=RIGHT)), FrameBudget(300_000)
-    winning_run = search.episodes(8, 1, budget)
+    winning_run = search.episodes(8, 3, budget)
     check_finishes(EASY, PlannedRun(winning_run.actions, winning_run.inputs, len(winning_run.inputs), 0))
-    again = search_on(EASY, untrained(favourite=RIGHT)).episodes(8, 1, FrameBudget(300_000))
+    again = search_on(EASY, untrained(favourite=RIGHT)).episodes(8, 3, FrameBudget(300_000))
     assert again.inputs.tobytes() == winning_run.inputs.tobytes()
     assert budget.simulated == 4 * search.evaluated >= len(winning_run.inputs)
 

@@ -240,9 +240,7 @@ def test_evaluation_uses_subtasks(tmp_path):
     policy, _ = checkpoint.load_policy(tmp_path / "agent.safetensors")
     assert (policy.architecture, policy.high_level.max_decisions) == (NAME, 5)
     levels = list(zip(LEVELS, CATEGORIES, strict=True))
-    suite = EvaluationSuite(
-        levels, episodes_per_category=1, seed=1, frame_skip=4, observations=policy.observations, num_envs=3
-    )
+    suite = EvaluationSuite(levels, episodes_per_category=1, seed=1, num_envs=3)
     sequences = set()
     for deterministic in (False, True):
         episodes = suite.run(policy, deterministic=deterministic)

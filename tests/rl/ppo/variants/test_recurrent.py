@@ -181,8 +181,7 @@ def test_evaluation_carries_the_recurrent_state():
     with torch.no_grad():
         policy.memory.projection.weight.mul_(30)  # so that the state matters
     levels = list(zip(LEVELS, CATEGORIES, strict=True))
-    seen = {"frame_skip": 4, "observations": policy.observations}
-    suite = EvaluationSuite(levels, episodes_per_category=2, seed=1, num_envs=4, **seen)
+    suite = EvaluationSuite(levels, episodes_per_category=2, seed=1, num_envs=4)
     for deterministic in (False, True):
         episodes = suite.run(policy, deterministic=deterministic)
         again = suite.run(policy, deterministic=deterministic)
