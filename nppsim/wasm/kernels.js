@@ -54,12 +54,20 @@ export class KernelError extends Error {}
  * @typedef {{module: WebAssembly.Module, records: Object<string, any>, entries: Object<string, any>}} KernelModule
  */
 
+/** @type {Map<string, Promise<KernelModule>>} */
+const loaded = new Map(); // by name
+
 /**
- * Load and compile a module of this folder, in a page, in a worker or in Node.js.
+ * Load and compile a module of this folder, once per page, worker or process of Node.js.
  * @param {"game" | "agent" | "planner"} name
  * @returns {Promise<KernelModule>}
  */
-export async function loadModule(name) {
+export function loadModule(name) {
+  if (!loaded.has(name)) loaded.set(name, readModule(name));
+  return loaded.get(name);
+}
+
+async function readModule(name) {
   const [binary, description] = [`${name}.wasm`, "interface.json"].map((file) => new URL(file, import.meta.url));
   if (binary.protocol === "file:") {
     const node = "node:fs/promises";

@@ -41,21 +41,22 @@ const DEFAULTS = { objective: "time", frameSkip: 4, budget: 5_000_000, seed: 0, 
 
 /**
  * Search for a run that finishes a level, from the spawn or from the state after ``inputs``.
- * @param {Record<string, any>} request - {level: a Level of level.js, inputs: bytes}, and settings as in DEFAULTS
+ * @param {Record<string, any>} request - {level: a Level of level.js, inputs: bytes, modules: "game" and "planner" if the
+ *   caller has loaded them}, and settings as in DEFAULTS
  * @param {(simulated: number) => void} [progress] - is called repeatedly with the frames simulated so far
  * @returns {Promise<Record<string, any>>} {state: "found", inputs, gold, simulated, route: positions [x, y] of the ninja, px}, without
  *   the frames of the given inputs, or {state: "none"}, or {state: "barred"} if no path leads to an exit
  */
-export async function findRun({ level, inputs = [], ...settings }, progress = () => {}) {
-  const modules = await Promise.all([loadModule("game"), loadModule("planner")]);
-  const kernels = new Kernels(modules[0]);
+export async function findRun({ level, inputs = [], modules, ...settings }, progress = () => {}) {
+  const [gameModule, plannerModule] = modules ?? (await Promise.all([loadModule("game"), loadModule("planner")]));
+  const kernels = new Kernels(gameModule);
   const compiled = compileLevel(kernels, level);
   const paths = computePaths(kernels, compiled, GAME_TIME);
-  const game = new Game(modules[0], compiled);
+  const game = new Game(gameModule, compiled);
   game.play(inputs);
   if (game.outcome !== "running") throw new Error("the run has ended there; give an earlier frame");
   const start = game.snapshot();
-  const planner = new Planner(new Kernels(modules[1]), game, paths);
+  const planner = new Planner(new Kernels(plannerModule), game, paths);
   const run = planner.plan({ ...settings, start }, progress);
   if (!run) return { state: planner.reachable ? "none" : "barred" };
   game.restore(start);

@@ -1,5 +1,5 @@
 /* Worker that makes one search of the planner (``findRun``).  It receives the request, and posts {simulated} repeatedly,
- * then {found} or {error}.
+ * then {answer} or {error}.
  */
 
 import { findRun } from "./planner.js";
@@ -15,7 +15,7 @@ self.onmessage = async ({ data: request }) => {
     self.postMessage({ simulated });
   };
   try {
-    self.postMessage({ found: await findRun(request, progress) });
+    self.postMessage({ answer: await findRun(request, progress) });
   } catch (error) {
     self.postMessage({ error: error.message });
   }
