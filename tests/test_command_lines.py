@@ -9,6 +9,7 @@ import pytest
 import bc.__main__
 import nppsim.__main__
 from nppsim.errors import MissingPackageError
+from nppsim.io.progress import progress_bar
 
 from packages import hide
 from places import ROOT
@@ -83,9 +84,10 @@ def test_script_without_torch_names_extra(script, arguments, monkeypatch, capsys
     assert capsys.readouterr().err == message
 
 
-def test_progress_bar_without_tqdm_names_extra(monkeypatch):
+def test_progress_bar_without_tqdm_passes_items_or_names_extra(monkeypatch):
     code = "import sys; sys.modules['tqdm'] = None; import bc.__main__"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
     hide(monkeypatch, "tqdm")
+    assert load_script("make_demonstrations").searching([1, 2], 2) == [1, 2]
     with pytest.raises(MissingPackageError, match="tqdm is needed"):
-        load_script("make_demonstrations").searching([1, 2], 2)
+        progress_bar(total=2)

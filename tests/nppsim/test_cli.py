@@ -226,7 +226,7 @@ def test_plan_interrupted_polish_saves_run(files, monkeypatch, capsys):
     def interrupted(*arguments, **settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nppsim.planner.better_runs", interrupted)
+    monkeypatch.setattr("nppsim.planner.gold.better_runs", interrupted)
     out = files / "found.replay"
     assert main(["plan", str(files / "level.map"), str(out), "--polish", "1000"]) == 130
     assert "the shortest run so far" in capsys.readouterr().err

@@ -128,7 +128,7 @@ def test_sampled_episodes_end_with_their_time_limit_or_the_budget():
     search = search_on(MINED, untrained(favourite=0))
     for limit, frames in ((10**6, 2 * search.time_limit), (400, 400)):
         budget = FrameBudget(limit)
-        assert search.episodes(2, 1, budget) is None
+        assert search.episodes(2, 3, budget) is None
         assert budget.simulated == frames
 
 
@@ -360,7 +360,7 @@ def test_tasks_of_a_folder_with_levels_and_recordings(place):
         ("sub/run.attract", "recorded", MINED, plan(MINED).frames),
     ]
     (folder / "sub/index.json").write_text("{}")  # of the recordings there, perhaps
-    assert [task.name for task in read_tasks(folder)] == ["easy/level", "sub/run.replay"]
+    assert [task.name for task in read_tasks(folder)] == ["easy/level", "sub/run.attract"]
     (folder / "index.json").write_text(json.dumps({"format": INDEX_FORMAT, "demonstrations": []}))
     assert [task.name for task in read_tasks(folder)] == ["easy/level", "sub/run.replay"]
     (alone,) = read_tasks(folder / "easy/level")
