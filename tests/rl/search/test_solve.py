@@ -362,7 +362,7 @@ def test_tasks_of_a_folder_with_levels_and_recordings(place):
     (folder / "sub/index.json").write_text("{}")  # of the recordings there, perhaps
     assert [task.name for task in read_tasks(folder)] == ["easy/level", "sub/run.attract"]
     (folder / "index.json").write_text(json.dumps({"format": INDEX_FORMAT, "demonstrations": []}))
-    assert [task.name for task in read_tasks(folder)] == ["easy/level", "sub/run.replay"]
+    assert [task.name for task in read_tasks(folder)] == ["easy/level", "sub/run.attract"]
     (alone,) = read_tasks(folder / "easy/level")
     assert (alone.name, alone.category, alone.par_frames) == ("level", "single", None)
     (folder / "index.json").write_text('{"pages": []}')  # of something else, which a level below it may well lie in
