@@ -72,7 +72,7 @@ wasm: $(SIMULATOR)
 	$(PYTHON) -m nppsim.wasm
 
 test-wasm: $(EVERYTHING)
-	NPPSIM_WASM_LEVELS=200 NPPSIM_WASM_BUILD=1 $(PYTHON) -m pytest tests/nppsim/wasm $(PYTEST_ARGS)
+	NPPSIM_WASM_LEVELS=200 NPPSIM_WASM_BUILD=1 $(PYTHON) -m pytest tests/nppsim/wasm tests/rl/studio/test_policy_file.py $(PYTEST_ARGS)
 
 coverage: $(EVERYTHING)
 	NUMBA_DISABLE_JIT=1 $(PYTHON) -m coverage run -m pytest $(PHYSICS_TESTS) $(PYTEST_ARGS)

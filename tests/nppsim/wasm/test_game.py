@@ -21,6 +21,7 @@ from wasm_calls import NODE, needs_node
 from worlds import KINDS, mixed_level
 
 LEVELS = int(os.environ.get("NPPSIM_WASM_LEVELS", "20"))
+STEP = 1 if "NPPSIM_WASM_LEVELS" in os.environ else 10  # make test-wasm: all shipped and official levels
 SCRIPT = ROOT / "tests" / "support" / "wasm_levels.mjs"
 
 
@@ -85,7 +86,7 @@ def test_levels_with_all_entities_give_equal_bytes(tmp_path):
 def test_shipped_levels_give_equal_bytes(tmp_path):
     datasets = [ROOT / "datasets" / name for name in ("dev", "test", "train")]
     shipped = [level for folder in (STARTER_LEVELS, *datasets) for level in LevelSet.open(folder)]
-    assert differences(shipped, tmp_path) == {}
+    assert differences(shipped[::STEP], tmp_path) == {}
 
 
 @needs_node
@@ -97,7 +98,7 @@ def test_campaign_levels_give_equal_bytes(file, tmp_path):
         with suppress(LevelSetError):  # one line of the files is cut off
             levels.append(entries[i])
     assert len(levels) >= len(entries) - 1
-    assert differences(levels, tmp_path) == {}
+    assert differences(levels[::STEP], tmp_path) == {}
 
 
 def refused(data, tmp_path):
