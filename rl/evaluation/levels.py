@@ -11,6 +11,7 @@ from nppsim.levels.level_set import LevelSet, LevelSetError
 from rl.evaluation.results import ALL
 from rl.log import Log
 
+SHOWN = 5  # maximum number of unusable levels that an error names
 Pairs = list[tuple[Level, str]]  # levels with categories
 
 
@@ -40,17 +41,22 @@ def drop_unreadable(levels: LevelSet, bad: list[str]) -> LevelSet:
         except LevelSetError as error:
             errors.append(str(error))
     if not good:
-        every = f"no level of {levels.path} can be used: {'; '.join(errors)}"
+        every = f"no level of {levels.path} can be used: {first_of(errors)}"
         raise LevelSetError(errors[0] if len(errors) == 1 else every)
     bad += errors
     return LevelSet(levels.path, good, levels.skipped, read)
 
 
+def first_of(messages: Sequence[str]) -> str:
+    """Join the first SHOWN messages, and state the number of the others."""
+    return "; ".join([*messages[:SHOWN], *([f"and {len(messages) - SHOWN} more"] if len(messages) > SHOWN else [])])
+
+
 def skip_or_raise(bad: Sequence[str], skip: bool, log: Log) -> None:
-    """Log the error messages ``bad`` of unusable levels if ``skip``, otherwise raise a LevelSetError that lists them."""
+    """Log the error messages ``bad`` of unusable levels if ``skip``, otherwise raise a LevelSetError that names the first."""
     if bad and not skip:
         advice = "fix or remove them, or leave them out with --skip-bad-levels"
-        raise LevelSetError(f"{len(bad)} levels cannot be used: {'; '.join(bad)}; {advice}")
+        raise LevelSetError(f"{len(bad)} levels cannot be used: {first_of(bad)}; {advice}")
     for message in bad:
         log(f"left out: {message}")
 

@@ -20,7 +20,7 @@ from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
 from nppsim.observe.statistics import ObservationStatistics
 from rl.checks.config import margin_text, returns_text
 from rl.config.experiment import DEV_LEVELS, DEV_SHARE, ExperimentConfig
-from rl.evaluation.levels import Pairs, drop_unreadable, merge_level_sets, skip_or_raise
+from rl.evaluation.levels import Pairs, drop_unreadable, first_of, merge_level_sets, skip_or_raise
 from rl.evaluation.suite import EvaluationSuite
 from rl.log import Log, warn
 from rl.ppo.vec_env import BatchVecEnv
@@ -112,7 +112,7 @@ def _drop_unreachable(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tu
     if not lost:
         return train, bank
     if len(lost) == len(train):
-        raise LevelSetError(f"no training level can be finished: {'; '.join(lost)}")
+        raise LevelSetError(f"no training level can be finished: {first_of(lost)}")
     skip_or_raise(lost, skip, log)
     pairs = [pair for pair, ok in zip(train, bank.reachable, strict=True) if ok]
     known = dict(zip(bank.levels, bank.compiled, strict=True))

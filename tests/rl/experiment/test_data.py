@@ -18,6 +18,7 @@ from rl.config.command_line import check_prepared, resolve
 from rl.config.experiment import DEV_LEVELS
 from rl.config.resume import other_levels
 from rl.curriculum import make_sampler
+from rl.evaluation.levels import skip_or_raise
 from rl.evaluation.suite import EvaluationSuite
 from rl.experiment.data import hold_out, load_data, load_demonstrations, merge_level_sets, runs_without_imitation
 from rl.experiment.run import run
@@ -312,3 +313,8 @@ def test_load_data_train_generators(folders, tmp_path):
     assert len(set(generators.values())) > 1
     assert data.train_generators == [generators.get(level.fingerprint, "") for level, _ in data.train]
     assert "" in data.train_generators, "what was not generated belongs to no generator"
+
+
+def test_skip_or_raise_many_levels_names_the_first_and_the_number_of_others():
+    with pytest.raises(LevelSetError, match="7 levels cannot be used: 0.map: bad; .*4.map: bad; and 2 more; fix"):
+        skip_or_raise([f"{i}.map: bad" for i in range(7)], False, print)
