@@ -13,6 +13,7 @@ export default [
     rules: {
       "array-callback-return": "error",
       eqeqeq: "error",
+      "max-len": ["error", 120],
       "no-self-compare": "error",
       "no-shadow": "error",
       "no-template-curly-in-string": "error",

@@ -239,6 +239,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **keywords: Any):
         super().__init__(**({"allow_abbrev": False} | keywords))
+        self.color = False  # Python 3.14 colours the help by escape sequences, which ``errors.run`` escapes
         self._negative_number_matcher = _NEGATIVE_NUMBER  # argparse's own pattern rejects exponents before Python 3.14
         self._settings: dict[str, Setting] = {}  # attribute of the parsed arguments -> setting
         self._fields: dict[type[Any], dict[str, str]] = {}  # dataclass -> field -> flag

@@ -9,6 +9,7 @@ import re
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -22,6 +23,7 @@ from nppsim.errors import ConfigError, UserError, escaped
 LOCK = ".lock"
 _HOST = re.sub(r"[^\w-]", "-", socket.gethostname())[:16]
 _TEMPORARY = re.compile(r"\..+\.(?P<host>[\w-]+)\.(?P<process>\d{1,9})\.tmp", re.DOTALL)
+_ABANDONED_SECONDS = 3600.0  # age; containers may share folder and host name, but not process numbers
 _searched: set[Path] = set()  # folders in which this process has removed abandoned temporary files
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # errors of network file systems that have no locks
 
@@ -32,8 +34,8 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
     Readers see either the old file or the new file, even after a power failure.  If the block raises an exception, the
     old file remains.  Missing folders are created.  If ``path`` is a symbolic link, the target of the link is replaced.
-    If several processes write to the same path, the last one wins.  Temporary files that killed processes of this machine
-    have left in the folder are removed, once per process and folder.
+    If several processes write to the same path, the last one wins.  Temporary files that processes of this machine left in
+    the folder when they were killed are removed an hour later, by the first write of a process to the folder.
     Raises OSError with ``path`` as its file name, also for pipes and devices, which cannot be replaced.
     HDF5 and torch do not report full disks reliably: let them write to memory, then use ``write_bytes``.
     """
@@ -62,14 +64,16 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove the temporary files of ``replacing`` whose process has ended; later calls for a folder have no effect."""
+    """Remove old temporary files of ``replacing`` whose process has ended; later calls for a folder have no effect."""
     if (folder := folder.absolute()) in _searched:
         return
     _searched.add(folder)
     with suppress(OSError), os.scandir(folder) as found:
         for entry in found:
             match = _TEMPORARY.fullmatch(entry.name)
-            if match and match["host"] == _HOST and not _is_running(int(match["process"])):
+            if not match or match["host"] != _HOST or _is_running(int(match["process"])):
+                continue
+            if time.time() - entry.stat().st_mtime > _ABANDONED_SECONDS:
                 os.unlink(entry.path)
 
 

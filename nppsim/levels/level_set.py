@@ -294,7 +294,10 @@ def scan_folder(path: Path) -> tuple[list[LevelEntry], dict[str, str]]:
         return not (folder / INDEX).exists()
 
     files = files_below(
-        path, LevelSetError, lambda file: file.is_file() or file.suffix.lower() not in _NOT_LEVELS, enter
+        path,
+        LevelSetError,
+        lambda file: file.name != INDEX and (file.is_file() or file.suffix.lower() not in _NOT_LEVELS),
+        enter,
     )
     for file in sorted((file.relative_to(path) for file in files), key=lambda file: file.parts):
         name = file.as_posix()

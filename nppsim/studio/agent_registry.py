@@ -32,6 +32,7 @@ class AgentRegistry:
     agents: files of checkpoints or exported networks.  Without agents and experiment, the shipped agent is used.
     experiment: folder of an experiment.
     find: function that returns the plug-in that loads agents, or None if none is installed.
+    trust_plugins: import the plug-ins that the experiment names, which runs their code.
     """
 
     def __init__(
@@ -39,10 +40,11 @@ class AgentRegistry:
         agents: Sequence[str | Path] = (),
         experiment: str | Path | None = None,
         find: Callable[[], Plugin | None] = find_plugin,
+        trust_plugins: bool = False,
     ):
         self._given = [Path(path) for path in agents]
         self._experiment = None if experiment is None else Path(experiment)
-        self._find = find
+        self._find, self._trust_plugins = find, trust_plugins
         self._loaded: dict[tuple[Path, float], StudioAgent] = {}
         self._policies: dict[tuple[Path, float], PagePolicy | None] = {}
         self._lock = threading.RLock()
@@ -106,8 +108,8 @@ class AgentRegistry:
             for run in self._read()["runs"]:  # found by title, since indices change when a run begins
                 if _title(run) == id.removeprefix(RUN_PREFIX) and run["checkpoint"]:
                     return Path(run["checkpoint"]["path"])
-        elif id.isdecimal() and int(id) < len(self._files):
-            return self._files[int(id)]
+        elif id in (numbers := [str(number) for number in range(len(self._files))]):
+            return self._files[numbers.index(id)]
         raise StudioError(f"there is no agent {id!r} here (yet)", _NOT_FOUND)
 
     @property
@@ -128,7 +130,7 @@ class AgentRegistry:
         if self._experiment is None:
             raise StudioError("no experiment is displayed: start the studio with --run EXPERIMENT", _NOT_FOUND)
         with self._lock:
-            return dict(self._require_plugin().read_experiment(self._experiment))
+            return dict(self._require_plugin().read_experiment(self._experiment, self._trust_plugins))
 
     @cached_property
     def _plugin(self) -> Plugin | None:

@@ -130,7 +130,7 @@ class Plugin(Protocol):
     def shipped_agent(self) -> Path | None:
         """Return the file of the shipped agent, or None if there is none."""
 
-    def read_experiment(self, folder: Path) -> Mapping[str, Any]:
+    def read_experiment(self, folder: Path, trust_plugins: bool = False) -> Mapping[str, Any]:
         """Return the current state of an experiment as plain JSON values (``docs/lab/studio.md``).
 
         Raises a UserError if the folder is not an experiment.

@@ -25,6 +25,7 @@ from nppsim.studio.security import Access, Guard
 
 STATIC = Path(__file__).parent / "static"
 WASM = Path(__file__).parents[1] / "wasm"
+MOST_DIGITS = 10  # of a number in an address
 
 
 class Studio:
@@ -113,7 +114,8 @@ def _replays(request: Request) -> JSONResponse:
 
 def _replay_run(request: Request) -> JSONResponse:
     library = _studio(request).library
-    replay, label = library.replay(request.path_params["number"])
+    number = request.path_params["number"]
+    replay, label = library.replay(int(number) if len(number) < MOST_DIGITS and number.isdecimal() else -1)
     return JSONResponse(library.run(replay.level, replay.inputs, label))
 
 
@@ -142,7 +144,7 @@ routes: list[BaseRoute] = [
     Route("/api/levels/{id}", _level),
     Route("/api/film", _film),
     Route("/api/replays", _replays),
-    Route("/api/replays/{number:int}/run", _replay_run),
+    Route("/api/replays/{number}/run", _replay_run),
     Route("/api/demonstrations", _demonstrations),
     Route("/api/demonstrations", _add_demonstration, methods=["POST"]),
     *agent_routes.routes,

@@ -29,6 +29,8 @@ def flags(parser: Parser) -> None:
     """Add the flags of the command ``studio``."""
     _common_flags(parser)
     parser.add_argument("--run", metavar="EXPERIMENT", help="folder of an experiment whose training is displayed live")
+    trusted = "import the plug-ins that the experiment of --run names, which runs their code"
+    parser.add_argument("--trust-plugins", action="store_true", help=trusted)
     parser.add_argument(
         "--export",
         metavar="DIR",
@@ -41,7 +43,7 @@ def watch_flags(parser: Parser) -> None:
     """Add the flags of the command ``watch``."""
     parser.add_argument("level", metavar="LEVEL", help="level file on which an agent plays")
     _common_flags(parser)
-    parser.set_defaults(run=None, export=None)
+    parser.set_defaults(run=None, trust_plugins=False, export=None)
 
 
 def _common_flags(parser: Parser) -> None:
@@ -102,7 +104,7 @@ def run(arguments: argparse.Namespace) -> None:
     # The networks are too small to gain from threads, and live play needs the cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     library = Library(arguments.levels, arguments.replays)
-    registry = AgentRegistry(arguments.agent, arguments.run)
+    registry = AgentRegistry(arguments.agent, arguments.run, trust_plugins=arguments.trust_plugins)
     registry.check()
     view = ""
     if arguments.level is not None:

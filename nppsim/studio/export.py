@@ -9,7 +9,6 @@ import hashlib
 import json
 import posixpath
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +24,23 @@ WASM = Path(wasm.__file__).parent
 INDEX, WORKER = "index.html", "worker.js"
 _STATE = {"follows": False, "compiled": None, "demonstrations": False, "folders": False}
 _COMPRESSED = ".gz"
+_FILES_LINE = re.compile(
+    r'const \[VERSION, FILES\] = \["[0-9a-f]{16}", (\[.*\])\];'
+)  # first line of an exported WORKER
 _IMPORTED = re.compile(r'from "(\.[^"]+\.js)"')
 
 
 def export(folder: str | Path, library: Library, registry: AgentRegistry) -> None:
     """Write a site with the levels and replays of a library, and those agents of a registry that a page plays.
 
-    folder: created if it is missing; the files of an earlier export are replaced.
-    Raises ConfigError for a folder with other files.
+    folder: created if it is missing; the files of an earlier export are replaced, and other files are kept.
+    Raises ConfigError for a folder that has files and no earlier export.
     """
     root = Path(folder)
     check_output_folder(root, "--export")
-    if root.exists() and any(root.iterdir()) and not (root / WORKER).exists():
+    earlier = _exported(root)
+    if earlier is None and root.exists() and any(root.iterdir()):
         raise ConfigError("this folder has other files; give a new or empty folder", "--export", folder)
-    for name in ("studio", "wasm", "data"):
-        shutil.rmtree(root / name, ignore_errors=True)
     files = {f"studio/static/{path.relative_to(STATIC).as_posix()}": path.read_bytes() for path in _files(STATIC)}
     files["studio/static/colours.css"] = stylesheet().encode()
     worker = files.pop(f"studio/static/{WORKER}")
@@ -63,6 +64,22 @@ def export(folder: str | Path, library: Library, registry: AgentRegistry) -> Non
     files[WORKER] = f'const [VERSION, FILES] = ["{digest}", {names}];\n'.encode() + worker
     for name, data in files.items():
         write_bytes(root / name, data)
+    for name in (earlier or set()) - files.keys():
+        (root / name).unlink(missing_ok=True)
+
+
+def _exported(root: Path) -> set[str] | None:
+    """Return the names of the files of an earlier export to a folder; None if the folder has no export."""
+    try:
+        with open(root / WORKER, encoding="utf-8") as file:
+            found = _FILES_LINE.fullmatch(file.readline().rstrip("\n"))
+    except (OSError, UnicodeDecodeError):
+        return None
+    if found is None:
+        return None
+    return {
+        name for name in json.loads(found[1]) if name.startswith(("studio/", "wasm/", "data/")) and ".." not in name
+    }
 
 
 def _answers(library: Library) -> dict[str, Any]:

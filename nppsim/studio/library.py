@@ -197,7 +197,7 @@ class Library:
         with self._lock:
             found, _ = self._replays
         if not 0 <= number < len(found):
-            raise StudioError(f"there is no replay {number} here", _NOT_FOUND)
+            raise StudioError("there is no such replay here", _NOT_FOUND)
         place, label, *_ = found[number]
         replay = Replay.load(place)
         self.add(replay.level, label)

@@ -85,7 +85,12 @@ export class RunSearch {
     const mark = kernels.mark();
     const { rows: own, state: states } = planner.makeStates(1);
     kernels.bytes(own).set(start);
-    const whole = withGoals(kernels, sequence, goals, goals.map(() => 0));
+    const whole = withGoals(
+      kernels,
+      sequence,
+      goals,
+      goals.map(() => 0),
+    );
     const points = kernels.array("float64", [goals.length + 1, 2]);
     const out = kernels.array("float64", [goals.length + 1]);
     kernels.values(points).set([x, y, ...goals.flatMap((i) => [placed[i].x, placed[i].y])]);
@@ -144,12 +149,13 @@ export class RunSearch {
     const best = this.best.inputs.length;
     if (this.objective === "time") return best - 1;
     const gold = this.goldOf(order);
-    if (this.objective === "score") return Math.min(this.clock(gold), best + FRAMES_PER_GOLD * (gold - this.bestGold) - 1);
+    if (this.objective === "score")
+      return Math.min(this.clock(gold), best + FRAMES_PER_GOLD * (gold - this.bestGold) - 1);
     return gold <= this.bestGold ? Math.min(this.clock(gold), best - 1) : this.clock(gold);
   }
 
-  /** Search for a run along an order that begins with ``cut`` decisions of the best run; return {run}, or {reached}: the
-   *  number of goals that the search has reached. */
+  /** Search for a run along an order that begins with ``cut`` decisions of the best run; return {run}, or {reached}:
+   *  the number of goals that the search has reached. */
   play(order, cut, mostFrames, params) {
     const { planner, frameSkip, start } = this;
     const { kernels } = planner;
@@ -159,7 +165,14 @@ export class RunSearch {
     const mark = kernels.mark();
     const goals = order.map((goal) => this.goals[goal]);
     const sequence = withGoals(kernels, planner.sequence, goals, this.lengths.legs(order).slice(1));
-    const search = new Search(planner, frameSkip, row, this.random, { ...params, min_hold: this.minHold, time_cost: 0 }, sequence);
+    const search = new Search(
+      planner,
+      frameSkip,
+      row,
+      this.random,
+      { ...params, min_hold: this.minHold, time_cost: 0 },
+      sequence,
+    );
     const decisions = Math.ceil((mostFrames - before.length) / frameSkip);
     const patience = this.objective === "time" ? Infinity : Math.ceil(PATIENCE / frameSkip);
     const end = beamSearch(search, decisions, this.left, patience);
@@ -170,7 +183,10 @@ export class RunSearch {
     const run = { actions: [...this.best.actions.slice(0, cut), ...end.actions], inputs };
     const { gold } = planner.played(start, inputs);
     const inTime = this.objective === "time" || inputs.length <= this.clock(gold);
-    const [a, b] = [rank(this.objective, inputs.length, gold), rank(this.objective, this.best.inputs.length, this.bestGold)];
+    const [a, b] = [
+      rank(this.objective, inputs.length, gold),
+      rank(this.objective, this.best.inputs.length, this.bestGold),
+    ];
     if (inTime && (a[0] < b[0] || (a[0] === b[0] && a[1] < b[1]))) this.setBest(run);
     return { run };
   }
@@ -209,7 +225,11 @@ export class RunSearch {
     const { random, lengths, objective } = this;
     /** @type {(() => any[])[]} */
     const moves = [() => [this.order, null]];
-    if (objective !== "time") moves.push(() => this.add(), () => this.reorder());
+    if (objective !== "time")
+      moves.push(
+        () => this.add(),
+        () => this.reorder(),
+      );
     if (objective === "score") moves.push(() => this.drop());
     const [changed, added] = moves[random.integers(moves.length)]();
     const order = lengths.withoutLastSwitch(changed);
@@ -273,7 +293,9 @@ export class RunSearch {
   reorder() {
     const order = this.lengths.withSwitch(this.order);
     if (order.length < 2) return [this.order, null];
-    const others = Array.from({ length: 8 }, () => neighbour(order, this.random)).filter((other) => !equal(other, order));
+    const others = Array.from({ length: 8 }, () => neighbour(order, this.random)).filter(
+      (other) => !equal(other, order),
+    );
     return [others.length ? shortestOf(this.lengths, others) : order, null];
   }
 }
@@ -348,7 +370,8 @@ class Lengths {
   shortest(goals) {
     let order = [];
     const inserted = (rest, goal) => rest.toSpliced(this.cheapest(rest, [goal])[1][0], 0, goal);
-    for (const goal of [...goals].sort((a, b) => this.between[0][a] - this.between[0][b])) order = inserted(order, goal);
+    for (const goal of [...goals].sort((a, b) => this.between[0][a] - this.between[0][b]))
+      order = inserted(order, goal);
     let length = Infinity;
     while (this.total(order) < length - GAIN) {
       length = this.total(order);

@@ -37,7 +37,12 @@ export class Game {
     this.world = kernels.copyIn(compiled.world);
     const { trail } = kernels.record(this.world.level, 0);
     const [entities, movers] = [this.world.entity.shape[0], this.world.mover.shape[0]];
-    const parts = { ninja: ["ninja", 1], entities: ["entity", entities], movers: ["mover", movers], trail: ["trail", trail] };
+    const parts = {
+      ninja: ["ninja", 1],
+      entities: ["entity", entities],
+      movers: ["mover", movers],
+      trail: ["trail", trail],
+    };
     const begins = {};
     let size = 0;
     for (const [name, [dtype, count]] of Object.entries(parts)) {
@@ -65,7 +70,13 @@ export class Game {
   /** A part of the state, as in nppsim.physics.state.allocate. */
   part(dtype, begin, shape, size) {
     const itemSize = this.kernels.itemSize(dtype);
-    return { dtype, shape, strides: [size, itemSize].slice(0, shape.length), itemSize, address: this.row.address + begin };
+    return {
+      dtype,
+      shape,
+      strides: [size, itemSize].slice(0, shape.length),
+      itemSize,
+      address: this.row.address + begin,
+    };
   }
 
   /** The ninja's record, by name of field (NINJA_DTYPE); valid until the next call. */

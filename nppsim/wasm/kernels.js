@@ -5,8 +5,8 @@
  *     kernels.bytes(inputs).fill(2);
  *     const frames = kernels.call("play_on", { state, world, inputs });
  *
- * Arrays are in the module's memory and have numpy's layout.  A call may move this memory, which empties all typed arrays:
- * take a new view (``bytes``, ``values``, ``record``) after each call.
+ * Arrays are in the module's memory and have numpy's layout.  A call may move this memory, which empties all typed
+ * arrays: take a new view (``bytes``, ``values``, ``record``) after each call.
  */
 
 const SLOT = 8; // bytes of a number among the arguments and results
@@ -209,7 +209,8 @@ export class Kernels {
     if (type.dtype) {
       if (value.dtype !== type.dtype || value.shape?.length !== type.dimensions)
         throw new KernelError(
-          `${name} must be ${type.dtype} with ${type.dimensions} dimensions; got ${value.dtype} with ${value.shape?.length}`,
+          `${name} must be ${type.dtype} with ${type.dimensions} dimensions; ` +
+            `got ${value.dtype} with ${value.shape?.length}`,
         );
       const numbers = [0, 0, count(value.shape), value.itemSize, value.address, ...value.shape, ...value.strides];
       numbers.forEach((number, i) => view.setBigInt64(slot + SLOT * i, BigInt(number), true));
@@ -234,7 +235,8 @@ export class Kernels {
     }
     if (type.dtype) {
       const [address, shape] = [view.getUint32(slot + 4 * SLOT, true), []];
-      for (let axis = 0; axis < type.dimensions; axis++) shape.push(Number(view.getBigInt64(slot + (5 + axis) * SLOT, true)));
+      for (let axis = 0; axis < type.dimensions; axis++)
+        shape.push(Number(view.getBigInt64(slot + (5 + axis) * SLOT, true)));
       return [this.values({ dtype: type.dtype, address, shape }).slice(), slot + (5 + 2 * type.dimensions) * SLOT];
     }
     return [type === "float64" ? view.getFloat64(slot, true) : Number(view.getBigInt64(slot, true)), slot + SLOT];

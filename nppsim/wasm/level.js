@@ -106,14 +106,20 @@ export function levelFromDraft({ title, tiles, spawn, entities }, name = "draft"
   rows.sort(([a], [b]) => a - b); // stable, so that a switch stays behind its door
   const records = Uint8Array.from([NINJA, ...spawn, 0, 0, ...rows.flatMap(([, record]) => record)]);
   const counts = [EXIT, DEATH_BALL].map((kind) => ofKind(kind).length);
-  return checked({ tiles: Uint8Array.from(tiles.flat()), records, exitCount: counts[0], ballCount: counts[1], title }, refuse);
+  return checked(
+    { tiles: Uint8Array.from(tiles.flat()), records, exitCount: counts[0], ballCount: counts[1], title },
+    refuse,
+  );
 }
 
 /** Encode a level in the map layout. */
 export function levelToBytes({ tiles, records, exitCount, ballCount, title }) {
   const data = new Uint8Array(RECORDS_OFFSET + records.length);
   const view = new DataView(data.buffer);
-  data.set([...title].map((character) => character.charCodeAt(0)), TITLE_OFFSET);
+  data.set(
+    [...title].map((character) => character.charCodeAt(0)),
+    TITLE_OFFSET,
+  );
   data.set(tiles, TILES_OFFSET);
   data.set(records, RECORDS_OFFSET);
   for (let at = 0; at < records.length; at += RECORD_SIZE)
@@ -133,7 +139,9 @@ function checked(level, refuse) {
     refuse(`${records.length / RECORD_SIZE} records; at most ${MAX_RECORDS} can be used: is this an N++ map?`);
   const [type, x, y] = records;
   if (x > MAX_X || y > MAX_Y)
-    refuse(`the spawn is at (${6 * x}, ${6 * y}) px, outside the stage of ${6 * MAX_X} x ${6 * MAX_Y} px: not an N++ map`);
+    refuse(
+      `the spawn is at (${6 * x}, ${6 * y}) px, outside the stage of ${6 * MAX_X} x ${6 * MAX_Y} px: not an N++ map`,
+    );
   if (!records.subarray(0, RECORD_SIZE).some(Boolean)) refuse("the first record, the spawn, is empty: not an N++ map");
   if (type !== NINJA && tiles.some((tile) => tile >= NUM_TILE_SHAPES))
     refuse(`the first record has type ${type}, and tile ids are above ${NUM_TILE_SHAPES - 1}: not an N++ map`);

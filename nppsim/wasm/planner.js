@@ -1,4 +1,5 @@
-/* The planner in JavaScript: the loops of nppsim/planner around the same kernels.  It finds the same runs, byte for byte.
+/* The planner in JavaScript: the loops of nppsim/planner around the same kernels.  It finds the same runs, byte for
+ * byte.
  *
  *     const found = await findRun({ level, objective: "score", budget: 1_000_000 });
  *
@@ -41,11 +42,12 @@ const DEFAULTS = { objective: "time", frameSkip: 4, budget: 5_000_000, seed: 0, 
 
 /**
  * Search for a run that finishes a level, from the spawn or from the state after ``inputs``.
- * @param {Record<string, any>} request - {level: a Level of level.js, inputs: bytes, modules: "game" and "planner" if the
- *   caller has loaded them}, and settings as in DEFAULTS
+ * @param {Record<string, any>} request - {level: a Level of level.js, inputs: bytes, modules: "game" and "planner" if
+ *   the caller has loaded them}, and settings as in DEFAULTS
  * @param {(simulated: number) => void} [progress] - is called repeatedly with the frames simulated so far
- * @returns {Promise<Record<string, any>>} {state: "found", inputs, gold, simulated, route: positions [x, y] of the ninja, px}, without
- *   the frames of the given inputs, or {state: "none"}, or {state: "barred"} if no path leads to an exit
+ * @returns {Promise<Record<string, any>>} {state: "found", inputs, gold, simulated, route: positions [x, y] of the
+ *   ninja, px}, without the frames of the given inputs, or {state: "none"}, or {state: "barred"} if no path leads to
+ *   an exit
  */
 export async function findRun({ level, inputs = [], modules, ...settings }, progress = () => {}) {
   const [gameModule, plannerModule] = modules ?? (await Promise.all([loadModule("game"), loadModule("planner")]));
@@ -87,7 +89,8 @@ export class Planner {
 
   /**
    * Find a run; null if there is none within the budget of simulated frames.
-   * @param {Record<string, any>} settings - as in DEFAULTS, and start: state to plan from, as ``Game.snapshot`` returns it
+   * @param {Record<string, any>} settings - as in DEFAULTS, and start: state to plan from, as ``Game.snapshot``
+   *   returns it
    * @param {(simulated: number) => void} progress
    * @returns {PlannedRun | null}
    */
@@ -112,7 +115,12 @@ export class Planner {
     let { simulated } = search;
     kernels.release(mark);
     if (won === null && simulated < budget) {
-      const own = { ...BEST_FIRST, noise: Math.min(noise, BEST_FIRST.noise), fill: FILLS[seed % FILLS.length], min_hold: minHold };
+      const own = {
+        ...BEST_FIRST,
+        noise: Math.min(noise, BEST_FIRST.noise),
+        fill: FILLS[seed % FILLS.length],
+        min_hold: minHold,
+      };
       const bestFirst = new BestFirst(this, frameSkip, start, random, own, budget - simulated);
       won = bestFirst.run((count) => progress(search.simulated + count));
       simulated += bestFirst.simulated;
@@ -155,7 +163,8 @@ function makeSequence(kernels, world, { nodes, effects }) {
   };
 }
 
-/** A sequence with goals that shares the stored fields of another.  legs: px from each goal to the next one or the exit. */
+/** A sequence with goals that shares the stored fields of another.  legs: px from each goal to the next one or the
+ *  exit. */
 export function withGoals(kernels, sequence, goals, legs) {
   const lengths = new Float64Array(goals.length + 1);
   for (let i = goals.length - 1; i >= 0; i--) lengths[i] = lengths[i + 1] + (legs[i] + GOAL_BONUS);
@@ -259,7 +268,12 @@ export class Search {
       if (scores[c] < LOST) alive.push(c);
     }
     if (best >= 0) {
-      const path = actionsTo(this.tree.parents, this.tree.actions, nodes[Math.floor(best / NUM_ACTIONS)], best % NUM_ACTIONS);
+      const path = actionsTo(
+        this.tree.parents,
+        this.tree.actions,
+        nodes[Math.floor(best / NUM_ACTIONS)],
+        best % NUM_ACTIONS,
+      );
       this.won = winningRun(path, frames[2 * best], frameSkip);
       return [];
     }
@@ -336,7 +350,11 @@ class BestFirst {
     kernels.bytes(this.open.rows).set(start);
     const integers = (value) => {
       const array = kernels.array("int64", [capacity]);
-      putIntegers(kernels, array, Array.from({ length: capacity }, (_, i) => value(i)));
+      putIntegers(
+        kernels,
+        array,
+        Array.from({ length: capacity }, (_, i) => value(i)),
+      );
       return array;
     };
     this.queue = {
@@ -349,7 +367,8 @@ class BestFirst {
     };
     kernels.values(this.queue.scores).fill(Infinity);
     kernels.values(this.queue.count)[0] = 1n;
-    // Each node costs a full decision, so the budget limits their number: the arrays need not grow, as they do in Python.
+    // Each node costs a full decision, so the budget limits their number: the arrays need not grow, as they do in
+    // Python.
     const nodes = Math.ceil(budget / frameSkip) + 2 * NUM_ACTIONS * MOST_EXPANSIONS;
     this.tree = {
       parents: kernels.array("int32", [nodes]),

@@ -1,5 +1,5 @@
-/* Worker that makes one search of the planner (``findRun``).  It receives the request, and posts {simulated} repeatedly,
- * then {answer} or {error}.
+/* Worker that makes one search of the planner (``findRun``).  It receives the request, and posts {simulated}
+ * repeatedly, then {answer} or {error}.
  */
 
 import { findRun } from "./planner.js";

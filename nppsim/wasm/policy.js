@@ -1,5 +1,5 @@
-/* The network of a policy, in the page, in workers and in Node.js.  rl/studio/policy_file.py describes the file, and writes
- * it from a checkpoint.
+/* The network of a policy, in the page, in workers and in Node.js.  rl/studio/policy_file.py describes the file, and
+ * writes it from a checkpoint.
  *
  *     const policy = new Policy(await (await fetch("agent.policy")).arrayBuffer());
  *     const { logits, value } = policy.outputs(observations);

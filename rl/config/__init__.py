@@ -6,8 +6,9 @@
 ``command_line`` parses flags, ``files`` reads TOML files, and ``resume`` compares settings with those of an earlier run.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from nppsim._numba.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from rl.config.curriculum import CurriculumConfig
@@ -19,28 +20,20 @@ if TYPE_CHECKING:
     from rl.config.ppo import PPOConfig
     from rl.config.rewards import RewardSettings
 
-__all__ = [
-    "CurriculumConfig",
-    "DistillationConfig",
-    "EvaluationConfig",
-    "ExperimentConfig",
-    "HardwareConfig",
-    "HeadsConfig",
-    "HierarchyConfig",
-    "PPOConfig",
-    "ProfilingConfig",
-    "RewardSettings",
-    "StackingConfig",
-    "UploadConfig",
-    "VideoConfig",
-]
-_MODULES = ("curriculum", "distillation", "evaluation", "experiment", "machine", "networks", "ppo", "rewards")
-
-
-def __getattr__(name: str) -> object:
-    """Import a class at first use, so that the settings of rewards can be imported without torch."""
-    if name in __all__:
-        for module in _MODULES:
-            if hasattr(found := import_module(f"{__name__}.{module}"), name):
-                return getattr(found, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_MODULES = {
+    "CurriculumConfig": "rl.config.curriculum",
+    "DistillationConfig": "rl.config.distillation",
+    "EvaluationConfig": "rl.config.evaluation",
+    "ExperimentConfig": "rl.config.experiment",
+    "HardwareConfig": "rl.config.machine",
+    "HeadsConfig": "rl.config.networks",
+    "HierarchyConfig": "rl.config.networks",
+    "PPOConfig": "rl.config.ppo",
+    "ProfilingConfig": "rl.config.machine",
+    "RewardSettings": "rl.config.rewards",
+    "StackingConfig": "rl.config.networks",
+    "UploadConfig": "rl.config.experiment",
+    "VideoConfig": "rl.config.evaluation",
+}
+__all__ = [*_MODULES]
+import_lazily(__name__, _MODULES)  # so that the settings of rewards can be imported without torch

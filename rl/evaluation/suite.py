@@ -217,8 +217,11 @@ class EvaluationSuite:
 def _pairs(levels: Iterable[tuple[Level, str]] | Sequence[str | Path] | str | Path) -> Pairs:
     """Return levels with their categories; read those at paths."""
     given = [levels] if isinstance(levels, str | Path) else list(levels)
-    paths = [one for one in given if isinstance(one, str | Path)]
-    return read_pairs(paths) if paths else [one for one in given if isinstance(one, tuple)]
+    if all(isinstance(one, str | Path) for one in given):
+        return read_pairs([one for one in given if isinstance(one, str | Path)])
+    if not all(isinstance(one, tuple) and len(one) == 2 for one in given):
+        raise ConfigError("levels of an evaluation are paths, or pairs (level, category)")
+    return [one for one in given if isinstance(one, tuple)]
 
 
 def _path_covered(sim: BatchSimulator) -> np.ndarray:

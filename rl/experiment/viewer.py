@@ -37,6 +37,7 @@ def studio_process(folder: Path, log: Log) -> Iterator[None]:
     Raises ViewerError if the studio does not start.
     """
     command = [sys.executable, "-m", "nppsim", "studio", "--run", str(folder), "--port", "0", "--no-browser"]
+    command.append("--trust-plugins")  # the training has imported them
     process = subprocess.Popen(
         [*command, "--end-with-input", "--demonstrations", str(folder / "demonstrations")],
         stdin=subprocess.PIPE,  # the studio ends when this pipe is closed, at the latest with this process

@@ -41,9 +41,9 @@ class CheckpointPlugin:
         """Return the file of the shipped agent, or None if it is missing."""
         return self._shipped if self._shipped and self._shipped.is_file() else None
 
-    def read_experiment(self, folder: Path) -> Mapping[str, Any]:
+    def read_experiment(self, folder: Path, trust_plugins: bool = False) -> Mapping[str, Any]:
         """Return the state of an experiment; see ``rl.studio.training``.  Raises ResultsError or MissingPackageError."""
         import_optional("torch", "train")
         from rl.studio.training import read_experiment
 
-        return read_experiment(folder)
+        return read_experiment(folder, trust_plugins)

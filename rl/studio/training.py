@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nppsim.io.reading import read_object
-from rl import plugins
+from rl.config.files import load_plugins
 from rl.config.resume import RUN_FILE
 from rl.evaluation.results import ResultsError
 from rl.events import Scalars
@@ -28,15 +28,16 @@ _STEP = "time/total_timesteps"  # column of progress.csv for the x axis
 _LOG_BYTES = 20_000  # bytes read from the end of log.txt
 
 
-def read_experiment(folder: Path) -> dict[str, Any]:
-    """Return the state of an experiment; import the plugins of its training, which its networks may need.
+def read_experiment(folder: Path, trust_plugins: bool = False) -> dict[str, Any]:
+    """Return the state of an experiment.
 
-    Raises ResultsError for a folder without an experiment and for damaged files, ConfigError for a missing plugin.
+    trust_plugins: import the plug-ins of its training, which its networks may need.
+    Raises ResultsError for a folder without an experiment and for damaged files, and ConfigError for a missing plug-in, or
+    for any plug-in without ``trust_plugins``.
     """
     if not (folder / "config.json").is_file():
         raise ResultsError(f"{folder}: no config.json there; give the folder of an experiment")
-    named = _object(folder / "config.json").get("plugins") or []
-    plugins.load(named if isinstance(named, list) and all(isinstance(one, str) for one in named) else [])
+    load_plugins(_object(folder / "config.json").get("plugins"), str(folder / "config.json"), trust_plugins)
     begun = any(folder.rglob(RUN_FILE))
     log = folder / "log.txt"
     written = max(

@@ -269,6 +269,8 @@ def test_exported_data_are_added_in_another_browser(new_page, site, tmp_path):
         dropped(other, "all.json", data)
         other.locator(".toast.good").last.wait_for()
     assert stored_labels(other, site) == ["carried"]
+    dropped(other, "all.json", json.dumps(json.loads(data) | {"best": [{}]}, separators=(",", ":")).encode())
+    assert '"best" cannot be read' in other.locator(".toast.bad").last.text_content()
 
 
 def test_phone_plays_by_touch_without_horizontal_scrolling(new_page, site):

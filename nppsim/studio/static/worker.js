@@ -1,7 +1,7 @@
 /* Service worker of an exported site: it stores all files at the first visit, so that the page works offline.
  *
- * The export writes the first line of this file, VERSION and FILES: a new export has another version, whose files replace
- * the earlier ones when no page uses these any more.
+ * The export writes the first line of this file, VERSION and FILES: a new export has another version, whose files
+ * replace the earlier ones when no page uses these any more.
  */
 
 /* global VERSION, FILES */

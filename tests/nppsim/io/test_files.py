@@ -54,11 +54,21 @@ def test_replacing_removes_temporary_files_of_killed_processes(tmp_path):
         subprocess.run([sys.executable, "-c", program, str(tmp_path / "written.txt")], cwd=ROOT)
         (left,) = tmp_path.iterdir()
         assert left.name.startswith(".written.txt.") and left.name.endswith(".tmp")
+        os.utime(left, (0, 0))
+    (tmp_path / left.name.replace("written", "recent")).touch()
     (tmp_path / ".other.elsewhere.1.tmp").touch()  # of another machine
     (tmp_path / f".running.{files._HOST}.{os.getpid()}.tmp").touch()
+    for other in tmp_path.glob(".[or]*.tmp"):
+        if "recent" not in other.name:
+            os.utime(other, (0, 0))
     write_text(tmp_path / "another.txt", "whole")
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {".other.elsewhere.1.tmp", f".running.{files._HOST}.{os.getpid()}.tmp", "another.txt"}
+    kept = {
+        ".other.elsewhere.1.tmp",
+        f".running.{files._HOST}.{os.getpid()}.tmp",
+        left.name.replace("written", "recent"),
+    }
+    assert names == kept | {"another.txt"}
 
 
 def test_write_errors_name_the_file(tmp_path):

@@ -204,3 +204,9 @@ def test_page_and_static_files_are_served(page):
         "/wasm/kernels.js",
     ):
         assert page.client.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("number", ["7", "9" * 5000, "-1", "one"])
+def test_endpoints_unknown_number_is_not_found(page, number):
+    assert "no such replay" in page.get(f"replays/{number}/run", 404).json()["error"]
+    assert "there is no agent" in page.get(f"agents/{number}/policy", 404).json()["error"]

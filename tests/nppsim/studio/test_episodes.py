@@ -87,7 +87,7 @@ class Pressers:
     def shipped_agent(self):
         return None
 
-    def read_experiment(self, folder):
+    def read_experiment(self, folder, trust_plugins):
         run = {"label": "presser", "seed": 1, "checkpoint": {"path": str(folder / "a"), "name": "a", "written": 0.0}}
         return {"name": folder.name, "finished": False, "written": 0.0, "log": [], "runs": [run]}
 
@@ -199,7 +199,7 @@ def test_experiment_agent_id_is_stable(plugin, tmp_path):
 
     runs, loaded = [expected("later")], []
     (tmp_path / "later").touch()
-    plugin.read_experiment = lambda folder: {"name": "x", "runs": [dict(run) for run in runs]}
+    plugin.read_experiment = lambda folder, trust_plugins: {"name": "x", "runs": [dict(run) for run in runs]}
     plugin.load_agent = lambda path: loaded.append(path.name)
     registry = AgentRegistry(experiment=tmp_path, find=lambda: plugin)
     id = registry.experiment()["runs"][0]["agent"]

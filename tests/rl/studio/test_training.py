@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from nppsim.errors import ConfigError
 from rl.evaluation.results import ResultsError
 from rl.studio.training import POINTS, read_experiment
 
@@ -59,11 +60,14 @@ def test_an_experiment_that_has_not_begun_has_no_runs(tmp_path):
     assert read_experiment(tmp_path)["runs"] == []
 
 
-def test_a_network_of_ones_own_is_known_to_those_who_follow_its_training(tmp_path, monkeypatch):
+def test_read_experiment_imports_plugins_only_if_trusted(tmp_path, monkeypatch):
     (tmp_path / "own.py").write_text("import os\nos.environ['OWN_PLUGIN'] = 'loaded'\n")
     (tmp_path / "config.json").write_text(json.dumps({"plugins": [str(tmp_path / "own.py")]}))
     monkeypatch.setenv("OWN_PLUGIN", "")
-    read_experiment(tmp_path)
+    with pytest.raises(ConfigError, match="config.json: names plug-ins, .*own.py; .*--trust-plugins"):
+        read_experiment(tmp_path)
+    assert os.environ["OWN_PLUGIN"] == ""
+    read_experiment(tmp_path, trust_plugins=True)
     assert os.environ["OWN_PLUGIN"] == "loaded"
 
 

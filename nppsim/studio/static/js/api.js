@@ -30,8 +30,8 @@ export function get(path) {
   return request("GET", path);
 }
 
-/** Return what the studio can do besides playing: {demonstrations: write them, folders: save levels, follows: display an
- *  experiment}. */
+/** Return what the studio can do besides playing: {demonstrations: write them, folders: save levels, follows: display
+ *  an experiment}. */
 export function features() {
   return get("state");
 }

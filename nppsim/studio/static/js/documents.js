@@ -20,7 +20,8 @@ const AIMING = new Set([12, 13, 18, 19, 23]);
 
 /**
  * Return a level document, with the function newGame.
- * @param {{module: import("../../../wasm/kernels.js").KernelModule, kernels: import("../../../wasm/kernels.js").Kernels}} engine
+ * @param {{module: import("../../../wasm/kernels.js").KernelModule, kernels:
+ *   import("../../../wasm/kernels.js").Kernels}} engine
  * @param {import("../../../wasm/level.js").Level} level
  * @param {object} about - id, name and other entries that do not depend on the simulator
  * @returns {any}
@@ -85,7 +86,8 @@ class FrameWriter {
     return { f: frame, n: [x, y, vx, vy, state, nx, ny, airborne], i: input, o: outcome, g: gold, ...all, c: changes };
   }
 
-  /** Return the entities that changed since the last call, or all after a reset: [[index, [bits, x, y, ...aim]], ...]. */
+  /** Return the entities that changed since the last call, or all after a reset: [[index, [bits, x, y, ...aim]],
+   *  ...]. */
   changes({ bits, places, aims }, row, round = (value) => value) {
     const { aimOf, aimCount, before } = this;
     const count = aimOf.length;
@@ -108,8 +110,8 @@ class FrameWriter {
 }
 
 /**
- * A game with its inputs, which can return to any frame.  It stores a snapshot of the state every 60 frames, less often on
- * levels with large states.
+ * A game with its inputs, which can return to any frame.  It stores a snapshot of the state every 60 frames, less
+ * often on levels with large states.
  */
 export class PlayedRun {
   /** level: a level document of this module. */
@@ -193,7 +195,7 @@ export class PlayedRun {
     if (this.inputs.length + inputs.length > MAX_RUN_FRAMES)
       throw new Error(`a run has at most ${MAX_RUN_FRAMES.toLocaleString("en")} frames; store it and start again`);
     const most = Math.min(Math.max(Math.floor(values / (2 * this.game.entityCount + 1)), 1), this.interval);
-    for (let at = 0; at < inputs.length; ) {
+    for (let at = 0; at < inputs.length;) {
       const room = this.interval - (this.inputs.length % this.interval);
       const part = inputs.slice(at, at + Math.min(most, room));
       const played = this.game.record(part);

@@ -118,7 +118,7 @@ async function restored(studio) {
   const write = async () => {
     waiting = true;
     if (writing) return;
-    for (writing = true; waiting; ) {
+    for (writing = true; waiting;) {
       waiting = false;
       await putDraft(id, draftOf(editor.state), editor.history.isSaved).catch(studio.failed);
     }
@@ -235,7 +235,10 @@ function commandsOf(editor, drawn, studio, can) {
     { keys: ["Ctrl+S"], words: "Save as file", run: save("map") },
     { words: "Save as text", run: save("text") },
     ...(can.folders ? [{ words: "Save in a folder …", run: guarded(() => saveInFolder(editor, studio)) }] : []),
-    { words: "Copy link", run: guarded(() => copyLink(studio, { map: levelToBytes(levelFromDraft(draftOf(editor.state))) })) },
+    {
+      words: "Copy link",
+      run: guarded(() => copyLink(studio, { map: levelToBytes(levelFromDraft(draftOf(editor.state))) })),
+    },
     { words: "Edit another …", run: guarded(() => chooseLevel(studio)) },
     { words: "New level", run: () => studio.go("#/edit/new") },
   ];

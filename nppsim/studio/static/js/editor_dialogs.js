@@ -90,7 +90,10 @@ export async function chooseLevel(studio) {
     { "aria-label": "Level" },
     levels.map((one) => element("option", { value: one.id, text: name(one) })),
     stored.map(({ id, draft, changed }) =>
-      element("option", { value: id, text: `draft: ${draft.title || "untitled"}, ${new Date(changed).toLocaleString()}` }),
+      element("option", {
+        value: id,
+        text: `draft: ${draft.title || "untitled"}, ${new Date(changed).toLocaleString()}`,
+      }),
     ),
   );
   const file = element("input", { type: "file", "aria-label": "A level file or replay of yours" });

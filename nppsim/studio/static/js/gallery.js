@@ -124,7 +124,8 @@ async function success(studio) {
 }
 
 class Gallery {
-  /** own: ids of levels that are stored in the browser.  film: {run, level} that is played above the levels, or null. */
+  /** own: ids of levels that are stored in the browser.  film: {run, level} that is played above the levels,
+   *  or null. */
   constructor(root, studio, { levels, own, problems, runs }, film) {
     this.studio = studio;
     this.levels = levels;

@@ -148,7 +148,9 @@ class InputEditor {
   /** Replace frames from..to - 1 by others. */
   splice(from, to, others) {
     const { inputs } = this.branch;
-    this.change(concatenated(Uint8Array, inputs.subarray(0, from), others, inputs.subarray(Math.min(to, inputs.length))));
+    this.change(
+      concatenated(Uint8Array, inputs.subarray(0, from), others, inputs.subarray(Math.min(to, inputs.length))),
+    );
   }
 
   insert() {

@@ -35,13 +35,17 @@ const COMPLETIONS = [
  */
 export function diagnostics(state, reachable = true) {
   const errors = [...missing(state)];
-  const found = errors.length ? errors : [...misplaced(state), ...unusual(state), ...pathless(state, reachable), ...notes(state)];
+  const found = errors.length
+    ? errors
+    : [...misplaced(state), ...unusual(state), ...pathless(state, reachable), ...notes(state)];
   if (!state.entities.some(({ kind }) => kind === EXIT))
     found.unshift(warning("There is no exit, so the level cannot be finished. Place an exit and its switch."));
   return found.sort((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity));
 }
 
-const diagnostic = (severity) => (text, at = null) => ({ severity, text, at });
+const diagnostic =
+  (severity) =>
+  (text, at = null) => ({ severity, text, at });
 const [error, warning, note] = SEVERITIES.map(diagnostic);
 
 function* missing({ spawn, entities }) {
@@ -78,7 +82,9 @@ function* unusual({ tiles, entities }) {
   }
   const leftOut = entities.filter(({ kind }) => !KINDS.has(kind) || KINDS.get(kind).leftOut);
   for (const [name, count] of counted(leftOut.map(({ kind }) => (KINDS.has(kind) ? nameOf(kind) : "unknown entity"))))
-    yield warning(count === 1 ? `1 ${name} is left out` : `${count} ${name.replace("entity", "entitie")}s are left out`);
+    yield warning(
+      count === 1 ? `1 ${name} is left out` : `${count} ${name.replace("entity", "entitie")}s are left out`,
+    );
   for (const kind of ON_THE_GRID) {
     const inBorder = entities.filter((entity) => entity.kind === kind && isInBorder(entity));
     if (inBorder.length)
@@ -89,7 +95,9 @@ function* unusual({ tiles, entities }) {
       );
   }
   for (const [kinds, behaviour] of COMPLETIONS) {
-    const names = kinds.filter((kind) => entities.some((entity) => entity.kind === kind)).map((kind) => `${nameOf(kind)}s`);
+    const names = kinds
+      .filter((kind) => entities.some((entity) => entity.kind === kind))
+      .map((kind) => `${nameOf(kind)}s`);
     if (names.length) yield note(`Here ${names.join(" and ")} ${behaviour} (docs/physics.md, section 8).`);
   }
 }

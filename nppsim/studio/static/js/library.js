@@ -16,7 +16,8 @@ export async function allLevels() {
   return { levels: [...levels, ...own], own: own.map(({ id }) => id), problems };
 }
 
-/** Return the card of a level with its map file ("map": bytes or base64) and "next", the id of the next level or null. */
+/** Return the card of a level with its map file ("map": bytes or base64) and "next", the id of the next level or
+ *  null. */
 export async function aboutLevel(id) {
   const own = await ownLevel(id);
   if (!own) return get(`levels/${id}`);
@@ -71,7 +72,9 @@ export async function openFile(file) {
     return { level: null, levels: 0, category: null, run: null, note, warnings: [] };
   }
   const { levels, inputs, category, warnings } = readFile(data, file.name);
-  const ids = await addMaps(levels.map(({ level, name, code }) => ({ map: levelToBytes(level), name, code, category })));
+  const ids = await addMaps(
+    levels.map(({ level, name, code }) => ({ map: levelToBytes(level), name, code, category })),
+  );
   const run = inputs && { label: file.name.replace(/(?<=.)\.[^.]+$/, ""), level: ids[0], inputs };
   const note = ids.length > 1 ? `${file.name}: ${ids.length} levels are open` : `${file.name} is open`;
   return { level: ids[0], levels: ids.length, category, run, note, warnings };

@@ -5,8 +5,8 @@ import { addBest, addRun } from "./store.js";
 import { World } from "./world.js";
 
 export class LiveGame {
-  /** level: a level document of engine.js.  total: {code, count, frames, gold, isLast} of the episode to which the game belongs;
-   *  frames, gold: sums of the levels before. */
+  /** level: a level document of engine.js.  total: {code, count, frames, gold, isLast} of the episode to which the
+   *  game belongs; frames, gold: sums of the levels before. */
   constructor(level, total = null) {
     this.level = level;
     this.total = total;

@@ -95,7 +95,8 @@ export class Play {
       if (isTime) level.par = found?.frames ?? null;
       this.showBest(this.best);
     }
-    const points = isTime || !found ? "" : ` · ${found.gold} gold · score ${score(found.frames, found.gold).toFixed(3)}`;
+    const points =
+      isTime || !found ? "" : ` · ${found.gold} gold · score ${score(found.frames, found.gold).toFixed(3)}`;
     const frames = found?.frames ?? level.par;
     this.par.textContent = frames && (found || isTime) ? seconds(frames) + points : "unknown: the planner finds no run";
     this.drawPhase();

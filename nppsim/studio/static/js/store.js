@@ -19,7 +19,7 @@ const STORES = {
 const SHOWN = 5; // runs in a list of best runs
 const FORMAT = "nppsim browser data 1";
 const FULL =
-  "The browser's storage is full. Remove stored runs under Runs (save them as a file first), or free space on the disk.";
+  "The browser's storage is full. Remove stored runs under Runs (save them as a file first), or free disk space.";
 const channel = new BroadcastChannel("nppsim.store");
 channel.onmessage = () => document.dispatchEvent(new Event("storechange"));
 
@@ -189,6 +189,12 @@ export async function importAll(data) {
   } catch (error) {
     throw new Error(`The file of stored runs is damaged or cut off (${error.message}).`, { cause: error });
   }
+  const missing = Object.entries(STORES).find(
+    ([name, { keyPath }]) =>
+      !Array.isArray(content[name]) ||
+      !content[name].every((record) => [keyPath].flat().every((key) => record?.[key] !== undefined)),
+  );
+  if (missing) throw new Error(`The file of stored runs is damaged: its "${missing[0]}" cannot be read.`);
   const digest = ({ label, level, inputs }) => JSON.stringify([label, level, text(inputs)]);
   const known = new Set((await storedRuns()).map(digest));
   const runs = content.runs.filter((run) => !known.has(digest(run)));

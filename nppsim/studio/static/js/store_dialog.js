@@ -9,7 +9,10 @@ import { bytes, text as base64 } from "./recording.js";
 
 /** Let the browser save a run as a replay file.  run: {map, inputs, outcome}.  format: "compact" or "attract". */
 export function saveRun({ map, inputs, outcome, level: id }, title, format) {
-  const data = replayToBytes(levelFromBytes(bytes(map)), inputs, { format, success: outcome === "won" && format === "compact" });
+  const data = replayToBytes(levelFromBytes(bytes(map)), inputs, {
+    format,
+    success: outcome === "won" && format === "compact",
+  });
   saveFile(data, fileName({ title, id }) + (format === "compact" ? ".replay" : ".attract"));
 }
 
@@ -91,9 +94,7 @@ export async function storeDialog(game) {
         { class: "bar" },
         demonstration,
         replay,
-        act("Attract file", () => saveRun(stored, title, "attract"), {
-          title: "to watch in the real game",
-        }),
+        act("Attract file", () => saveRun(stored, title, "attract"), { title: "to watch in the real game" }),
       ),
       status,
       element("div", { class: "bar" }, element("span", { class: "spacer" }), close),
