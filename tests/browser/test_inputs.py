@@ -105,7 +105,7 @@ def test_input_editor_planner_continues_branch_and_exports(editor):
     page.get_by_label("Compare with branch 1").check()
     until(page, lambda: page.locator(".player .run").count() == 2)
     page.get_by_role("button", name="Store run").click()
-    page.keyboard.press("Enter")
+    page.get_by_label("Name", exact=True).press("Enter")
     with page.expect_download() as download:
         page.click("text=Attract file")
     assert np.array_equal(Replay.load(download.value.path()).inputs, second)
