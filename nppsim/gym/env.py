@@ -26,6 +26,7 @@ from nppsim.levels import level_set
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import STARTER_LEVELS
 from nppsim.observe import layout
+from nppsim.observe.foresight_settings import FORESIGHT, Foresight
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.physics import outcomes
 from nppsim.pictures.live import PICTURE_SIZE, LivePicture, PictureState
@@ -269,7 +270,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
     levels: LevelBank, LevelSet, levels, or one or several paths of levels, campaign files and folders; None: the 30 levels
         shipped with nppsim.
     observations: names or keys of the table above.
-    frame_skip: frames per decision, at least 1; at most 40 with foresight.
+    frame_skip: frames per decision, at least 1; at most the horizon (40) with foresight.
     reward: name of a preset, or a RewardConfig.
     gamma: discount per decision.
     render_mode: None; "rgb_array": ``render()`` returns a picture of level, ninja and its trail (extra ``gym``).  With
@@ -279,6 +280,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
         variable NPPSIM_PROFILING is 1.
     stacking: frames per observation; must equal the network's (``policy.stacking``).  Stacked pictures are [frames,
         H, W, 1], stacked vectors are concatenated; the oldest frame is first.
+    foresight: settings of the observation ``foresight``; should equal the network's (``policy.foresight``).
 
         env = gymnasium.make("nppsim/Npp-v0", levels="datasets/test", observations=("state", "reachability"))
 
@@ -303,6 +305,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
         render_size: tuple[int, int] = PICTURE_SIZE,
         profile: bool | None = None,
         stacking: Stacking = NO_STACKS,
+        foresight: Foresight = FORESIGHT,
     ):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(
@@ -310,7 +313,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
             )
         self._settings: dict[str, Any] = {
             "frame_skip": frame_skip, "observations": observations, "reward": reward, "gamma": gamma, "threads": 1,
-            "profile": profile, "stacking": stacking,
+            "profile": profile, "stacking": stacking, "foresight": foresight,
         }  # fmt: skip
         self._render_size = render_size
         self.render_mode = render_mode

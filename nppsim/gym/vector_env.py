@@ -23,6 +23,7 @@ from nppsim.gym.env import (
 )
 from nppsim.gym.spaces import environment_space, flatten_vectors
 from nppsim.observe import layout
+from nppsim.observe.foresight_settings import FORESIGHT, Foresight
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.pictures.live import SMALL_PICTURE_SIZE
 from nppsim.reward import RewardConfig
@@ -41,7 +42,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
       ``_final_info``...), for the environments where the mask ``infos["_final_obs"]`` is set.
     * DISABLED: like NEXT_STEP, but the environment waits for ``reset(options={"reset_mask": ...})``.
 
-    levels, observations, frame_skip, reward, gamma, profile, stacking: see ``NppEnv``.
+    levels, observations, frame_skip, reward, gamma, profile, stacking, foresight: see ``NppEnv``.
     num_envs: number of environments.
     autoreset_mode: an AutoresetMode, or its name or value ("SAME_STEP", "SameStep").
     render_mode: None; "rgb_array": ``render()`` returns a picture of each environment (extra ``gym``).
@@ -68,6 +69,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
         copy: bool = True,
         profile: bool | None = None,
         stacking: Stacking = NO_STACKS,
+        foresight: Foresight = FORESIGHT,
         max_episode_steps: int | None = None,
     ):
         if render_mode not in (None, *self.metadata["render_modes"]):
@@ -83,6 +85,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
             threads=threads,
             profile=profile,
             stacking=stacking,
+            foresight=foresight,
             max_episode_steps=max_episode_steps,
         )
         self.num_envs = num_envs

@@ -17,6 +17,7 @@ from nppsim.generate import CATEGORIES
 from nppsim.io.progress import progress_bar
 from nppsim.levels.level import Level, symmetric_fingerprint, warning_lines
 from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
+from nppsim.observe.foresight_settings import FORESIGHT, Foresight
 from nppsim.observe.statistics import ObservationStatistics
 from rl.checks.config import margin_text, returns_text
 from rl.config.experiment import DEV_LEVELS, DEV_SHARE, ExperimentConfig
@@ -211,7 +212,12 @@ def make_suite(config: ExperimentConfig, levels: Pairs, episodes: int, threads: 
 
 
 def load_demonstrations(
-    config: ExperimentConfig, data: Data, observations: tuple[str, ...], seed: int, log: Log
+    config: ExperimentConfig,
+    data: Data,
+    observations: tuple[str, ...],
+    seed: int,
+    log: Log,
+    foresight: Foresight = FORESIGHT,
 ) -> demonstrations.BCDataset:
     """Return the demonstrations as a dataset, from the cache in ``output_dir`` if possible.
 
@@ -222,7 +228,7 @@ def load_demonstrations(
     dataset = demonstrations.load_or_build(
         config.replay_data_dir,
         config.output_dir / "cache",
-        _dataset_config(config, observations, seed),
+        _dataset_config(config, observations, seed, foresight),
         held_back=held_back,
         log=log,
         progress=progress_bar,
@@ -244,10 +250,13 @@ def check_demonstrations(config: ExperimentConfig, data: Data, observations: tup
     )
 
 
-def _dataset_config(config: ExperimentConfig, observations: tuple[str, ...], seed: int) -> demonstrations.DatasetConfig:
+def _dataset_config(
+    config: ExperimentConfig, observations: tuple[str, ...], seed: int, foresight: Foresight = FORESIGHT
+) -> demonstrations.DatasetConfig:
     return demonstrations.DatasetConfig(
         config.frame_skip,
         observations,
+        foresight,
         validation_share=config.validation_share,
         seed=seed,
         mirror=config.mirror_demonstrations,

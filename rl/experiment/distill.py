@@ -90,6 +90,10 @@ def make_distiller(setup: TrainingSetup, plan: hardware.Plan, student: NppPolicy
     A rollout has as many decisions as in PPO, but in more environments: distillation needs no consecutive decisions, and two
     policies act faster in large batches.
     """
+    both = "foresight" in student.observations and "foresight" in teacher.observations
+    if both and student.foresight != teacher.foresight:
+        problem = f"the teacher observes {teacher.foresight}, the student {student.foresight}"
+        raise DistillationError(f"{problem}; give a teacher with the same look-ahead")
     num_envs = max(plan.num_envs, min(ENVS, plan.batch_size // MIN_ROLLOUT_LENGTH))
     env = make_env(
         replace(setup.config, curriculum=CurriculumConfig()),
@@ -99,6 +103,7 @@ def make_distiller(setup: TrainingSetup, plan: hardware.Plan, student: NppPolicy
         setup.seed,
         observations=layout.observation_keys({*student.observations, *teacher.observations}),
         num_envs=num_envs,
+        foresight=student.foresight if "foresight" in student.observations else teacher.foresight,
     )
     pool = ThreadPool(plan.torch_threads)
     settings, length = setup.config.teacher, plan.batch_size // num_envs

@@ -12,6 +12,7 @@ import hardware
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.io.files import write_bytes
+from nppsim.observe.foresight_settings import Foresight
 from rl.checks.doctor import Doctor
 from rl.config import ExperimentConfig
 from rl.config.resume import RUN_FILE
@@ -135,6 +136,7 @@ def make_env(
     *,
     observations: Sequence[str] | None = None,
     num_envs: int | None = None,
+    foresight: Foresight | None = None,
 ) -> BatchVecEnv:
     """Make the environments of this process, with training levels drawn by the curriculum.
 
@@ -142,6 +144,7 @@ def make_env(
     seed: seed of the levels; PPO seeds them again, differently in each process.
     observations: override the observations of the architecture.
     num_envs: overrides the number of environments of the plan.
+    foresight: overrides the look-ahead of the architecture.
     """
     sim = BatchSimulator(
         data.bank,
@@ -149,6 +152,7 @@ def make_env(
         frame_skip=config.frame_skip,
         observations=observations or architecture.observations,
         stacking=architecture.stacking,
+        foresight=architecture.foresight if foresight is None else foresight,
         reward=config.reward.weights,
         gamma=config.ppo.gamma,
         threads=plan.simulator_threads,

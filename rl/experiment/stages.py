@@ -171,8 +171,11 @@ def imitate(training: Training) -> None:
         setup.doctor.skip(dataset="imitation was done before the run was interrupted")
         setup.doctor.add(statistics=training.pretrained.policy.statistics)
         return
-    dataset = load_demonstrations(setup.config, setup.data, setup.architecture.observations, setup.seed, setup.log)
-    dataset = dataset.stacked(setup.architecture.stacking)
+    network = setup.architecture
+    dataset = load_demonstrations(
+        setup.config, setup.data, network.observations, setup.seed, setup.log, network.foresight
+    )
+    dataset = dataset.stacked(network.stacking)
     write_json(setup.folder / "pretrain" / DEMONSTRATIONS_FILE, {"key": dataset.key, "decisions": len(dataset)})
     initial = initial_agent_of(setup)
     statistics = initial.statistics if initial else dataset.statistics()
