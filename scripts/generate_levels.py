@@ -57,6 +57,7 @@ def make(arguments: argparse.Namespace, workers: Workers) -> LevelSet:
             difficulty=arguments.difficulty,
             exclude=[LevelSet.open(path) for path in arguments.exclude],
             verify=par_frames,
+            index_only=arguments.index_only,
             workers=workers.workers,
             cluster=workers.cluster,
             progress=counter(len(arguments.category) * arguments.count),
@@ -100,6 +101,8 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Workers]:
     parser.add_flag(Setting(difficulty, flag="difficulty", kind=float, low=0, high=1))
     parser.add_settings(Workers)
     add("--out", "--output-dir", type=Path, metavar="DIR", help="folder of the level set")
+    only = "write no files of levels, only the index, from which levels are generated when they are read"
+    add("--index-only", action="store_true", help=only)
     exclude = "generate no level that is in these level sets, mirrored or not"
     add("--exclude", nargs="+", action="extend", default=[], metavar="DIR", help=exclude)
     add("--report", metavar="DIR", help="only print the variety of the levels of this set")

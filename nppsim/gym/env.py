@@ -5,6 +5,7 @@ of a ``NppVectorEnv`` seeded with s has the same episodes as a ``NppEnv`` seeded
 """
 
 import copy
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -46,7 +47,7 @@ def as_bank(levels: Levels | None) -> LevelBank:
     return levels if isinstance(levels, LevelBank) else LevelBank(_as_levels(levels)[0])
 
 
-def _as_levels(levels: level_set.Levels | None) -> tuple[Sequence[Level], tuple[str, ...]]:
+def _as_levels(levels: level_set.Levels | None) -> tuple[Sequence[Level], tuple[level_set.LevelEntry, ...]]:
     return level_set.read_levels(STARTER_LEVELS if levels is None else levels)
 
 
@@ -68,9 +69,9 @@ class GymSimulator(BatchSimulator):
         max_episode_steps: int | None = None,
         **settings: Any,
     ):
-        self.categories: tuple[str, ...] = ()  # empty if unknown
+        self.entries: tuple[level_set.LevelEntry, ...] = ()  # empty if unknown
         if not isinstance(levels, LevelBank):
-            levels, self.categories = _as_levels(levels)
+            levels, self.entries = _as_levels(levels)
         super().__init__(levels, num_envs, observations=simulated_keys(observations), **settings)
         if max_episode_steps is not None:
             if max_episode_steps < 1:
@@ -106,9 +107,15 @@ class GymSimulator(BatchSimulator):
         return rows | {GRAPH: tuple(map(graph_instance, observations["graph_state"]))} if self.graphs else rows
 
     def start_info(self, level: int) -> dict[str, Any]:
-        """Return the ``info`` of ``reset``: index, name and category of the level; the category is "" if unknown."""
-        category = self.categories[level] if self.categories else ""
-        return {"level": int(level), "level_name": self.bank.levels[level].name, "category": category}
+        """Return the ``info`` of ``reset``: index, name, category and generator of the level, "" if they are unknown."""
+        entry = self.entries[level] if self.entries else level_set.LevelEntry("")
+        return {
+            "level": int(level),
+            "level_name": self.bank.levels[level].name,
+            "category": entry.category,
+            "generator": entry.generator,
+            "generator_parameters": json.dumps(entry.parameters) if entry.generator else "",
+        }
 
     def episode_info(self, i: int) -> dict[str, Any]:
         """Return the ``info`` of the step that ended the episode of environment i."""
@@ -258,12 +265,12 @@ class NppEnv(EnvProperties, gymnasium.Env):
     ## Start of an episode
     The ninja starts at the spawn of a level.  ``options={"level": index}`` chooses the level; by default it is drawn
     uniformly with the environment's generator (``reset(seed=...)``).  ``info``: ``level``, ``level_name``,
-    ``category`` ("" if unknown).
+    ``category``, ``generator`` and ``generator_parameters`` (JSON text; "" if unknown).
 
     ## End of an episode
     Terminated: the ninja reaches the exit, or dies.  Truncated: the episode reaches the level's time limit
     (``LevelBank.time_limit``: 300 frames plus 2 frames per px of path, at most 6000).  ``info`` of the last step:
-    ``is_success``, ``outcome`` ("won", "died", "timeout"), ``level``, ``level_name``, ``category``, ``frames``,
+    the same, ``is_success``, ``outcome`` ("won", "died", "timeout"), ``frames``,
     ``decisions``, ``gold``, ``episode_return`` and ``reward_terms`` (name -> sum; they add up to the return).
 
     ## Arguments
@@ -392,7 +399,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
     def __reduce__(self) -> tuple[Callable[..., "NppEnv"], tuple[Any, ...]]:
         variables = {name: value for name, value in vars(self).items() if name not in ("simulator", "_renderer")}
         snapshot = self.snapshot() if self.simulator._started else None
-        return _recreated, (type(self), variables, self.bank, self.simulator.categories, snapshot)
+        return _recreated, (type(self), variables, self.bank, self.simulator.entries, snapshot)
 
     @property
     def _frame(self) -> int:
@@ -423,7 +430,7 @@ def _recreated(
     kind: type[NppEnv],
     variables: dict[str, Any],
     bank: LevelBank,
-    categories: tuple[str, ...],
+    entries: tuple[level_set.LevelEntry, ...],
     snapshot: EnvSnapshot | None,
     **settings: Any,
 ) -> NppEnv:
@@ -431,7 +438,7 @@ def _recreated(
     env = kind.__new__(kind)
     vars(env).update(variables)
     env._create_simulator(bank, **settings)
-    env.simulator.categories = categories
+    env.simulator.entries = entries
     if snapshot is not None:
         env.restore(snapshot)
     return env

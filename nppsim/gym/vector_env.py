@@ -129,7 +129,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
 
         seed: an integer (environment i gets seed + i), or one per environment; None continues with the same generator.
         options: "level": one index or int[num_envs].  "reset_mask": bool[num_envs], environments to start; default: all.
-        Returns observations and info: ``level``, ``level_name`` and ``category``, each with a mask (``_level``, ...).
+        Returns observations and info as ``NppEnv.reset``, each entry with a mask (``_level``, ...).
         """
         if seed is None or isinstance(seed, int | np.integer):
             seeds = [None if seed is None else int(seed) + i for i in range(self.num_envs)]

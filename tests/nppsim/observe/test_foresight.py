@@ -201,9 +201,8 @@ def test_foresight_without_escapes_marks_no_dead_ends():
 
 
 def test_foresight_noise_exchanges_outcomes_and_leaves_play_unchanged():
-    level = mixed_level(2)
-    exact, noisy = (simulator(level, foresight=Foresight(noise=noise)) for noise in (0.0, 0.25))
-    rng, changed, decisions = np.random.default_rng(0), 0, 300
+    exact, noisy = (simulator(mixed_level(1), foresight=Foresight(noise=noise)) for noise in (0.0, 0.25))
+    rng, changed, decisions = np.random.default_rng(0), 0, 200
     for _ in range(decisions):
         rows = [sorted(branches.tobytes() for branches in seen(sim)) for sim in (exact, noisy)]
         assert rows[0] == rows[1]
@@ -214,7 +213,7 @@ def test_foresight_noise_exchanges_outcomes_and_leaves_play_unchanged():
         for sim in (exact, noisy):
             sim.step(action)
         assert exact.snapshot(0).tobytes() == noisy.snapshot(0).tobytes()
-    assert 0.3 < changed / decisions < 0.9
+    assert 0.4 < changed / decisions < 0.95
 
 
 @pytest.mark.parametrize(

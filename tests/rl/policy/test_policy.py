@@ -172,6 +172,9 @@ def test_there_is_no_layer_that_behaves_differently_in_training(policy, obs):
 def test_the_normaliser_centres_scales_and_clamps(policy):
     sample = random_observations(policy.observations, 200)  # the data that the statistics come from
     normalize = policy.features_extractor.normalize
+    if not normalize.float_keys:
+        assert normalize(policy.to_tensors(sample)).shape == (200, 0)
+        return
     vectors = normalize(policy.to_tensors(sample))
     inside = vectors.abs().amax(dim=0) < 10
     assert inside.float().mean() > 0.9
@@ -197,7 +200,7 @@ def test_the_normaliser_is_in_the_state_dict_and_frozen(policy, obs):
 def test_statistics_can_be_read_from_the_network(policy):
     wanted = statistics_of(random_observations(policy.observations, 200))
     found = policy.statistics
-    assert (found.count, found.fingerprint) == (200, wanted.fingerprint)
+    assert (found.count, found.fingerprint) == (wanted.count, wanted.fingerprint)
     for key in wanted.float_keys:
         np.testing.assert_array_equal(found.mean[key], wanted.mean[key])
         np.testing.assert_allclose(found.std[key], wanted.std[key], rtol=1e-12)
@@ -225,7 +228,7 @@ def test_weights_of_another_layout_are_refused_even_if_all_shapes_fit(policy):
 def test_loading_a_state_dict_brings_the_statistics_along(policy, obs):
     other = build_policy(policy.architecture)
     other.load_state_dict(policy.state_dict())
-    assert other.statistics.count == 200
+    assert other.statistics.count == (200 if other.statistics.float_keys else 0)
     assert torch.equal(
         other.logits_and_values(other.to_tensors(obs))[0], policy.logits_and_values(policy.to_tensors(obs))[0]
     )
