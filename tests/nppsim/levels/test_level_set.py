@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from nppsim.errors import InputWarning
+from nppsim.generate import generate
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet, LevelSetError, check_disjoint, read_levels
 from nppsim.replays.replay import Replay

@@ -1,0 +1,102 @@
+"""The benchmark of docs/benchmark.md: tracks, level sets and their environments.
+
+    env = gymnasium.make("nppsim/Npp-Hard-v1", split="dev", track="state")
+    levels = level_set("hard/dev")
+
+Gymnasium ids: ``nppsim/Npp-Easy-v1`` and ``nppsim/Npp-Hard-v1``.
+"""
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nppsim.errors import ConfigError, did_you_mean
+from nppsim.gym.env import NppEnv
+from nppsim.gym.vector_env import NppVectorEnv
+from nppsim.levels.level_set import LevelSet
+from nppsim.observe import layout
+
+_STATE = ("game_state", "entity_positions", "switch_states", "hazards", "surroundings")
+# Track -> observations that its policies may use.  A track includes the observations of those before it.
+TRACKS: dict[str, tuple[str, ...]] = {
+    "pixels": layout.IMAGES,
+    "state-no-paths": layout.observation_keys((*layout.IMAGES, *_STATE)),
+    "state": tuple(key for key in layout.ALL if key != "foresight"),
+    "look-ahead": layout.ALL,
+}
+DEFAULT_OBSERVATIONS: dict[str, tuple[str, ...]] = {  # of the environments
+    "pixels": layout.IMAGES,
+    "state-no-paths": _STATE,
+    "state": layout.VISION_FREE,
+    "look-ahead": (*layout.VISION_FREE, "foresight"),
+}
+BENCHMARKS = ("easy", "hard")
+SPLITS = ("train", "dev", "test")
+NAMES = tuple(f"{benchmark}/{split}" for benchmark in BENCHMARKS for split in SPLITS)
+
+
+def level_set(name: str) -> LevelSet:
+    """Return the levels of a split, such as "easy/test".  Raises ConfigError for an unknown name or without the data."""
+    if name not in NAMES:
+        raise ConfigError(f"is not a split; give {', '.join(NAMES)}{did_you_mean(name, NAMES)}", "levels", name)
+    return LevelSet.open(folder_of(name))
+
+
+def folder_of(name: str) -> Path:
+    """Return the folder of a split.  Raises ConfigError if the data are not installed."""
+    benchmark, split = name.split("/")
+    datasets: Path | None = importlib.import_module("nppsim_agents").DATASETS
+    folder = datasets and datasets / (split if benchmark == "easy" else f"{benchmark}/{split}")
+    if folder is None or not folder.is_dir():
+        raise ConfigError("is not installed; use a checkout or a wheel with datasets/", "levels", name)
+    return folder
+
+
+def first_levels(levels: LevelSet, count: int | None) -> LevelSet:
+    """Return ``count`` levels of a set, the first ones of each category in turn; None: all levels.
+
+    A smaller count gives a subset of a larger one.  Raises ConfigError for a count out of range.
+    """
+    if count is None:
+        return levels
+    if not 1 <= count <= len(levels):
+        raise ConfigError(f"give 1 to {len(levels)}", "num_train_levels", count)
+    places = sorted(
+        range(len(levels)), key=lambda i: (int((levels.indices(levels.category(i)) < i).sum()), levels.category(i))
+    )
+    chosen = sorted(places[:count])
+    return LevelSet(levels.path, [levels.entries[i] for i in chosen])
+
+
+def track_of(observations: Sequence[str]) -> str:
+    """Return the first track that allows these observations."""
+    return next(track for track, allowed in TRACKS.items() if {*observations} <= {*allowed})
+
+
+def _levels(benchmark: str, split: str, num_train_levels: int | None) -> LevelSet:
+    if num_train_levels is not None and split != "train":
+        raise ConfigError('limits the split "train" only; leave it out', "num_train_levels", num_train_levels)
+    return first_levels(level_set(f"{benchmark}/{split}"), num_train_levels)
+
+
+def make(
+    benchmark: str, split: str = "train", track: str = "state", num_train_levels: int | None = None, **settings: Any
+) -> NppEnv:
+    """Make an environment of the benchmark.
+
+    split: "train", "dev" or "test".
+    track: key of TRACKS, which sets the default of ``observations``.
+    num_train_levels: use only this number of training levels (``first_levels``).
+    settings: further arguments of ``NppEnv``.
+    """
+    settings = {"observations": DEFAULT_OBSERVATIONS[track]} | settings
+    return NppEnv(_levels(benchmark, split, num_train_levels), **settings)
+
+
+def make_vec(
+    benchmark: str, split: str = "train", track: str = "state", num_train_levels: int | None = None, **settings: Any
+) -> NppVectorEnv:
+    """Make a vector environment of the benchmark; see ``make``.  settings: further arguments of ``NppVectorEnv``."""
+    settings = {"observations": DEFAULT_OBSERVATIONS[track]} | settings
+    return NppVectorEnv(_levels(benchmark, split, num_train_levels), **settings)
