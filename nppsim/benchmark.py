@@ -7,6 +7,7 @@ Gymnasium ids: ``nppsim/Npp-Easy-v1`` and ``nppsim/Npp-Hard-v1``.
 """
 
 import importlib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,19 +55,26 @@ def folder_of(name: str) -> Path:
 
 
 def first_levels(levels: LevelSet, count: int | None) -> LevelSet:
-    """Return ``count`` levels of a set, the first ones of each category in turn; None: all levels.
-
-    A smaller count gives a subset of a larger one.  Raises ConfigError for a count out of range.
-    """
+    """Return ``count`` levels of a set (``first_of_each``); None: all.  Raises ConfigError for a count out of range."""
     if count is None:
         return levels
-    if not 1 <= count <= len(levels):
-        raise ConfigError(f"give 1 to {len(levels)}", "num_train_levels", count)
-    places = sorted(
-        range(len(levels)), key=lambda i: (int((levels.indices(levels.category(i)) < i).sum()), levels.category(i))
-    )
-    chosen = sorted(places[:count])
+    chosen = first_of_each([entry.category for entry in levels.entries], count, "num_train_levels")
     return LevelSet(levels.path, [levels.entries[i] for i in chosen])
+
+
+def first_of_each(categories: Sequence[str], count: int, setting: str) -> list[int]:
+    """Return ``count`` indices in ascending order: the first level of each category, then the second ones, and so on.
+
+    A smaller count gives a subset of a larger one.  Raises ConfigError, which names ``setting``, for a count out of range.
+    """
+    if not 1 <= count <= len(categories):
+        raise ConfigError(f"give 1 to {len(categories)}", setting, count)
+    seen: Counter[str] = Counter()
+    turns = []
+    for i, category in enumerate(categories):
+        turns.append((seen[category], i))
+        seen[category] += 1
+    return sorted(i for _, i in sorted(turns)[:count])
 
 
 def track_of(observations: Sequence[str]) -> str:

@@ -95,6 +95,9 @@ class ExperimentConfig:
     train_dataset: tuple[Path, ...] = _data(
         (Path("datasets/train"),), "folders of training levels, or level files; duplicates count once"
     )
+    num_train_levels: int | None = _data(
+        None, "train on this number of levels, the first ones of each category in turn; default: all", low=1
+    )
     dev_dataset: tuple[Path, ...] = _data(
         (), "levels for evaluation during training; default: a tenth of the training levels, at most 50 per category"
     )

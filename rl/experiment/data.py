@@ -12,6 +12,7 @@ import numpy as np
 from bc import dataset as demonstrations
 from nppsim import LevelBank, reward
 from nppsim.actions import NUM_ACTIONS
+from nppsim.benchmark import first_of_each
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
 from nppsim.io.progress import progress_bar
@@ -83,6 +84,9 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     )
     if not config.dev_dataset:
         train, dev = hold_out(train)
+    if config.num_train_levels is not None:
+        chosen = first_of_each([category for _, category in train], config.num_train_levels, "--num-train-levels")
+        train = [train[i] for i in chosen]
     if config.evaluation.in_training and not dev:
         advice = "has no second level of a category to hold out for evaluations; give --dev-dataset, or --eval-freq 0"
         raise ConfigError(advice, "--train-dataset", " ".join(map(str, config.train_dataset)))
