@@ -4,8 +4,8 @@ sim = BatchSimulator(levels, 64, observations=("state", "foresight"), foresight=
 """
 
 import re
-from dataclasses import dataclass, fields
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -79,8 +79,10 @@ class Foresight:
         """Parse a ``name``; raise ValueError with a description of the syntax if it is invalid."""
         found = _NAME.fullmatch(name)
         if found is not None:
-            kinds = {one.name: type(one.default) for one in fields(cls)}
-            given = {part: kinds[part](text) for part, text in zip(_PARTS, found.groups(), strict=True) if text}
+            texts = {part: text for part, text in zip(_PARTS, found.groups(), strict=True) if text}
+            given: dict[str, Any] = {
+                part: float(text) if part == "noise" else int(text) for part, text in texts.items()
+            }
             foresight = cls(**given)
             if foresight.name == name and name:
                 return foresight

@@ -22,7 +22,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.observe import layout
-from nppsim.observe.foresight_settings import FORESIGHT
+from nppsim.observe.foresight_settings import FORESIGHT, Foresight
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.physics import outcomes
 from nppsim.reward import GAMMA, PATH_SHAPING, RewardConfig
@@ -121,7 +121,7 @@ class EvaluationSuite:
             gamma=gamma,
             threads=threads,
         )
-        self._simulators: dict[tuple[tuple[str, ...], Stacking], BatchSimulator] = {}
+        self._simulators: dict[tuple[tuple[str, ...], Stacking, Foresight], BatchSimulator] = {}
 
     def __len__(self) -> int:
         """Number of episodes of a run."""
