@@ -6,17 +6,22 @@
 Gymnasium ids: ``nppsim/Npp-Easy-v1`` and ``nppsim/Npp-Hard-v1``.
 """
 
+import hashlib
 import importlib
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nppsim.errors import ConfigError, did_you_mean
+from nppsim.generate.make import make_level_set
 from nppsim.gym.env import NppEnv
 from nppsim.gym.vector_env import NppVectorEnv
+from nppsim.io.reading import read_object
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
+from nppsim.planner import par_frames
 
 _STATE = ("game_state", "entity_positions", "switch_states", "hazards", "surroundings")
 # Track -> observations that its policies may use.  A track includes the observations of those before it.
@@ -32,9 +37,13 @@ DEFAULT_OBSERVATIONS: dict[str, tuple[str, ...]] = {  # of the environments
     "state": layout.VISION_FREE,
     "look-ahead": (*layout.VISION_FREE, "foresight"),
 }
-BENCHMARKS = ("easy", "hard")
-SPLITS = ("train", "dev", "test")
-NAMES = tuple(f"{benchmark}/{split}" for benchmark in BENCHMARKS for split in SPLITS)
+NAMES = ("easy/train", "easy/dev", "easy/test", "hard/dev")
+HIDDEN = "hard/hidden"
+HARD_CATEGORY, HARD_MIN_PATH = "campaign_like", 1000.0  # px
+HIDDEN_COUNT = 1000
+HIDDEN_SHA256 = (
+    "c52537dbcdf553995dc165963f046dab9ebaef33a0343d876c829566e9488af9"  # of the file with the seed of the hidden levels
+)
 
 
 def level_set(name: str) -> LevelSet:
@@ -52,6 +61,20 @@ def folder_of(name: str) -> Path:
     if folder is None or not folder.is_dir():
         raise ConfigError("is not installed; use a checkout or a wheel with datasets/", "levels", name)
     return folder
+
+
+def make_hidden(seed_file: Path, out: Path, workers: int | None = None) -> LevelSet:
+    """Generate the hidden levels, or complete an interrupted generation.
+
+    seed_file: the file with the digest HIDDEN_SHA256, ``{"seed": N, "salt": TEXT}``.
+    workers: number of processes; None: all available cores.
+    Raises ConfigError for another file.
+    """
+    if hashlib.sha256(seed_file.read_bytes()).hexdigest() != HIDDEN_SHA256:
+        raise ConfigError(f"is not the file with SHA-256 {HIDDEN_SHA256}", "seed file", seed_file)
+    seed = read_object(seed_file, ConfigError, "restore it")["seed"]
+    verify = partial(par_frames, min_path=HARD_MIN_PATH)
+    return make_level_set(out, [HARD_CATEGORY], HIDDEN_COUNT, seed, verify=verify, index_only=True, workers=workers)
 
 
 def first_levels(levels: LevelSet, count: int | None) -> LevelSet:

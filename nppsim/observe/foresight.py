@@ -92,15 +92,13 @@ def allocate_branches(count: int, max_entities: int, max_movers: int, settings: 
     return Branches._make([rows.view(np.uint64), *views, *counts, chosen, clearances, settings.record()])
 
 
+# i: index of the environment, which selects the rows of ``branches``.
+# trail: TRAIL_DTYPE, positions of the ninja; not written, because no branch lasts until an evil ninja would read them.
+# distance: uint16[2, 4539], path fields for the current doors.
+# no_timing: int64[0], disables the timing in ``advance_frame``.  Another type would compile ``advance_frame`` again.
 @kernel
 def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, branches, out, no_timing):
-    """Write float32[6, 4, 11] (action, continuation, AHEAD) to ``out``; zeros after a win or death.
-
-    i: index of the environment, which selects the rows of ``branches``.
-    trail: TRAIL_DTYPE, positions of the ninja; not written, because no branch lasts until an evil ninja would read them.
-    distance: uint16[2, 4539], path fields for the current doors.
-    no_timing: int64[0], disables the timing in ``advance_frame``.  Another type would compile ``advance_frame`` again.
-    """
+    """Write float32[6, 4, 11] (action, continuation, AHEAD) to ``out``; zeros after a win or death."""
     out[:] = 0.0
     if _settled(ninja):
         return
@@ -109,10 +107,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, br
     first = ROWS * i
     settings = branches.settings[0]
     chosen, area, continuations = (
-        branches.chosen[i],
-        _area(ninja, settings["horizon"]),
-        np.int64(settings["continuations"]),
-    )
+        branches.chosen[i], _area(ninja, settings["horizon"]), np.int64(settings["continuations"]))  # fmt: skip
     last = _last_action(record, ninja, entities, movers, trail, world, frame_skip, branches, first, no_timing)
     _enter(record, ninja, entities, movers, branches, first)
     clearances = branches.clearances[i]

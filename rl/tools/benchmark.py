@@ -5,7 +5,7 @@ run(parse(argv))
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from nppsim.actions import FRAME_SKIP, NUM_ACTIONS
-from nppsim.benchmark import NAMES, TRACKS, first_levels, folder_of, level_set, track_of
+from nppsim.benchmark import HIDDEN, NAMES, TRACKS, first_levels, folder_of, level_set, make_hidden, track_of
 from nppsim.errors import ConfigError
 from nppsim.io.files import check_output_folder, write_json
 from nppsim.io.progress import progress_bar
@@ -65,6 +65,7 @@ class RunSettings:
 
     policy: str
     levels: str = setting("hard/dev", "split of levels", flag="levels", choices=NAMES)
+    hidden: Path | None = setting(None, "play the hidden levels in this folder instead", flag="hidden", metavar="DIR")
     out: Path = setting(Path("submission"), "new folder for the submission", flag="out")
     name: str = setting("", "name of the method; default: that of the policy", flag="name")
     track: str | None = setting(
@@ -104,19 +105,20 @@ def run_policy(settings: RunSettings) -> None:
     track = settings.track or track_of(used)
     if more := sorted({*used} - {*TRACKS[track]}):
         raise ConfigError(f"does not allow {', '.join(more)}; give {track_of(used)}", "--track", track)
-    levels = first_levels(level_set(settings.levels), settings.num_levels)
+    split = HIDDEN if settings.hidden else settings.levels
+    levels = first_levels(split_of(split, settings.hidden), settings.num_levels)
     patience, horizon = _PLAYED[settings.protocol]
     pickled = PickledPolicy.of(policy, settings.plugins)
     playing = PlaySettings(
         pickled, frame_skip, 1, settings.seed, settings.deterministic, patience, horizon, baselines=False
     )
     pairs = [(level, levels.category(i)) for i, level in enumerate(progress_bar(levels, "levels", unit="level"))]
-    with progress_bar(title=settings.levels, total=len(pairs), unit="level") as bar:
+    with progress_bar(title=split, total=len(pairs), unit="level") as bar:
         episodes = play(playing, pairs, bar.update, workers=settings.workers)[AGENT]
     about = Submission(
         settings.name or Path(settings.policy).stem,
         track,
-        settings.levels,
+        split,
         settings.protocol,
         settings.budget,
         settings.demonstrations,
@@ -128,19 +130,29 @@ def run_policy(settings: RunSettings) -> None:
     score([settings.out], None, levels)
 
 
+def split_of(name: str, hidden: Path | None) -> LevelSet:
+    """Return the levels of a split.
+
+    hidden: folder of the hidden levels (``nppsim.benchmark.make_hidden``), needed for their split.
+    """
+    if name != HIDDEN:
+        return level_set(name)
+    if hidden is None:
+        raise ConfigError(f"is needed for {HIDDEN}; give the folder of the hidden levels", "--hidden")
+    return LevelSet.open(hidden)
+
+
 def score(folders: Sequence[Path], hidden: Path | None, levels: LevelSet | None = None) -> None:
     """Play submissions back; print and store their scores.
 
-    hidden: folder of the hidden test levels (``scripts/generate_levels.py``); None: the submission's split.
+    hidden: see ``split_of``.
     levels: a part of the split.
     """
     for folder in folders:
         about = read_about(folder)
-        chosen = levels or (LevelSet.open(hidden) if hidden else level_set(about.levels))
+        chosen = levels or split_of(about.levels, hidden)
         with progress_bar(title="playback", total=len(chosen), unit="replay") as bar:
             found = score_folder(folder, chosen, bar.update)
-        if hidden:
-            found = replace(found, about=replace(found.about, levels="hard/hidden"))
         write_json(folder / SCORE, found.to_dict())
         wins = int(found.wins.sum())
         share = f"{wins} of {len(found.wins)} levels of {found.about.levels} ({found.wins.mean():.1%})"
@@ -169,7 +181,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     text = "play submissions back, bit for bit, and print their success"
     two = commands.add_parser("score", help=text, description=text)
     two.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="submissions")
-    two.add_argument("--hidden", type=Path, metavar="DIR", help="levels of the hidden test, as a level set")
+    two.add_argument("--hidden", type=Path, metavar="DIR", help="folder of the hidden levels")
     two.set_defaults(job=lambda given: score(given.folders, given.hidden))
     text = "print success, interquartile mean, performance profile and paired differences of scores"
     three = commands.add_parser("table", help=text, description=text)
@@ -180,6 +192,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     four = commands.add_parser("levels", help=text, description=text)
     four.add_argument("levels", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     four.set_defaults(job=lambda given: print(folder_of(given.levels)))
-    for command in (one, two, three, four):
+    text = "generate the hidden levels from the file with their seed"
+    five = commands.add_parser("hidden", help=text, description=text)
+    five.add_argument("seed_file", type=Path, metavar="SEED_FILE", help="file whose SHA-256 docs/benchmark.md states")
+    five.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder for the levels; repeat to continue"
+    )
+    five.set_defaults(job=lambda given: print(f"{given.out}: {len(make_hidden(given.seed_file, given.out))} levels"))
+    for command in (one, two, three, four, five):
         command.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser.parse_args(argv)
