@@ -7,7 +7,7 @@ gymnasium.register(ENV_ID, entry_point="nppsim.gym.env:NppEnv", vector_entry_poi
 for _name in ("Easy", "Hard"):
     gymnasium.register(
         f"nppsim/Npp-{_name}-v1",
-        entry_point="nppsim.benchmark:make",
-        vector_entry_point="nppsim.benchmark:make_vec",
+        entry_point="nppsim.gym.benchmark:make",
+        vector_entry_point="nppsim.gym.benchmark:make_vec",
         kwargs={"benchmark": _name.lower()},
     )

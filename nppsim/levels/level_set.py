@@ -20,6 +20,7 @@ the part of that set below it.  Opening a set reads only the index; each level i
 the files of a folder that are skipped, with the reasons.
 """
 
+import importlib
 import itertools
 import json
 import warnings
@@ -240,10 +241,9 @@ class LevelSet(Sequence[Level]):
 
 def _generated(entry: LevelEntry, name: str) -> Level:
     """Generate the level of an index entry.  Raises LevelSetError for an unknown generator, or other parameters."""
-    from nppsim.generate import GENERATORS  # imports this module
-
+    generators = importlib.import_module("nppsim.generate").GENERATORS  # that module imports this one
     try:
-        return replace(GENERATORS[entry.generator](entry.seed, **entry.parameters), name=name)
+        return replace(generators[entry.generator](entry.seed, **entry.parameters), name=name)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise LevelSetError(
             f"{name}: generator {entry.generator!r} cannot make this level ({type(error).__name__}: {error}); use the "

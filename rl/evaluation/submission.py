@@ -15,8 +15,8 @@ import numpy as np
 
 from nppsim.actions import FRAME_SKIP
 from nppsim.bank import GAME_TIME, LevelBank
-from nppsim.benchmark import TRACKS
 from nppsim.errors import UserError
+from nppsim.gym.benchmark import TRACKS
 from nppsim.io.files import write_json
 from nppsim.io.reading import PlainError, from_plain, read_object
 from nppsim.levels.level_set import LevelSet
@@ -39,7 +39,7 @@ class Submission:
     """Statements of the submitter.  Scoring verifies the replays, not these statements.
 
     name: name of the method; submissions with the same name are training seeds of one method.
-    track: key of ``nppsim.benchmark.TRACKS``.
+    track: key of ``nppsim.gym.benchmark.TRACKS``.
     levels: name of the split, such as "hard/dev".
     protocol: one of PROTOCOLS.
     budget: decisions in environments for training; 0: none; None: not stated.

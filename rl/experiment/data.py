@@ -12,9 +12,9 @@ import numpy as np
 from bc import dataset as demonstrations
 from nppsim import LevelBank, reward
 from nppsim.actions import NUM_ACTIONS
-from nppsim.benchmark import first_of_each
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
+from nppsim.gym.benchmark import first_of_each
 from nppsim.io.progress import progress_bar
 from nppsim.levels.level import Level, symmetric_fingerprint, warning_lines
 from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint

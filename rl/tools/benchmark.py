@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from nppsim.actions import FRAME_SKIP, NUM_ACTIONS
-from nppsim.benchmark import HIDDEN, NAMES, TRACKS, first_levels, folder_of, level_set, make_hidden, track_of
 from nppsim.errors import ConfigError
+from nppsim.gym.benchmark import HIDDEN, NAMES, TRACKS, first_levels, folder_of, level_set, make_hidden, track_of
 from nppsim.io.files import check_output_folder, write_json
 from nppsim.io.progress import progress_bar
 from nppsim.levels.level_set import LevelSet
@@ -133,7 +133,7 @@ def run_policy(settings: RunSettings) -> None:
 def split_of(name: str, hidden: Path | None) -> LevelSet:
     """Return the levels of a split.
 
-    hidden: folder of the hidden levels (``nppsim.benchmark.make_hidden``), needed for their split.
+    hidden: folder of the hidden levels (``nppsim.gym.benchmark.make_hidden``), needed for their split.
     """
     if name != HIDDEN:
         return level_set(name)

@@ -5,8 +5,8 @@ import itertools
 import gymnasium
 import pytest
 
-from nppsim.benchmark import DEFAULT_OBSERVATIONS, NAMES, TRACKS, first_levels, first_of_each, level_set, track_of
 from nppsim.errors import ConfigError
+from nppsim.gym.benchmark import DEFAULT_OBSERVATIONS, NAMES, TRACKS, first_levels, first_of_each, level_set, track_of
 from nppsim.levels.level_set import check_disjoint
 from nppsim.observe import layout
 
