@@ -62,7 +62,7 @@ class Scalars(KVWriter):
 def make_env(num_envs=4, *, frame_skip=4, gamma=0.995, seed=0, curriculum=None, architecture="vision_free"):
     """Return environments for a network, with levels drawn uniformly or by a curriculum."""
     network = get_architecture(architecture)
-    seen = {"observations": network.observations, "stacking": network.stacking}
+    seen = {"observations": network.observations, "stacking": network.stacking, "foresight": network.foresight}
     sim = BatchSimulator(LEVELS, num_envs, frame_skip=frame_skip, **seen, gamma=gamma, threads=1)
     return BatchVecEnv(sim, make_sampler(CATEGORIES, curriculum or CurriculumConfig(), seed))
 
