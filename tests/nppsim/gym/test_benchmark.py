@@ -62,3 +62,4 @@ def test_environments_of_the_ids():
     _, infos = envs.reset(seed=0)
     assert infos["category"].shape == (2,) and all(infos["generator"])
     assert "foresight" in envs.single_observation_space.spaces
+    envs.close()
