@@ -45,7 +45,7 @@ def weights(policy):
     return copy.deepcopy(policy.state_dict())
 
 
-def test_a_pupil_that_is_its_teacher_has_nothing_to_learn():
+def test_teacher_equal_to_student_gives_zero_divergence():
     """Were it asked about another state than the student is in, the two would differ."""
     student = make_policy(1)
     metrics = make_distiller(student, copy.deepcopy(student)).update()
@@ -54,7 +54,7 @@ def test_a_pupil_that_is_its_teacher_has_nothing_to_learn():
 
 
 @pytest.mark.parametrize("name", ["vision_free", "vision_free+state3"])
-def test_a_pupil_comes_to_act_as_a_teacher_that_sees_more(name):
+def test_student_approaches_teacher_with_more_observations(name):
     student, teacher = make_policy(1, name), make_policy(2, "vision_free_foresight")
     before = weights(student)
     distiller = make_distiller(
@@ -99,7 +99,7 @@ def test_values_learn_returns():
     assert np.mean(explained[-10:]) > np.mean(explained[:10])
 
 
-def test_the_divergence_is_that_of_what_was_seen_then():
+def test_divergence_is_of_rollout_policies():
     student, teacher = make_policy(1), make_policy(2, "vision_free_foresight")
     frozen = copy.deepcopy(student)
     distiller = make_distiller(
@@ -112,7 +112,7 @@ def test_the_divergence_is_that_of_what_was_seen_then():
     assert divergence == pytest.approx(float(kl_divergence(buffer.flat("log_probs"), mine).mean()), rel=1e-4)
 
 
-def test_the_student_learns_the_mirror_images_of_its_decisions():
+def test_student_learns_mirror_images():
     student, teacher = make_policy(1), make_policy(2)
     distiller = make_distiller(
         student, teacher, DistillationConfig(name="x.safetensors", decisions=30 * 64, epochs=2, minibatch_size=32)
@@ -156,7 +156,7 @@ def test_values_that_are_not_finite_end_distillation():
         make_distiller(student, teacher).update()
 
 
-def test_a_student_that_observes_graphs_learns_without_mirror_images():
+def test_graph_student_trains_without_mirror_images():
     student, teacher = make_policy(1, "gat"), make_policy(2)
     before = weights(student)
     make_distiller(student, teacher).update()
