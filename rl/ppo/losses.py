@@ -72,7 +72,7 @@ class Samples:
     actions: int64[B].
     log_probs: float32[B, 6], log-probabilities of all actions under the rollout policy.
     advantages, returns: float32[B]; the advantages are normalised over the rollout.
-    reference_log_probs: float32[B, 6], log-probabilities of all actions under BC policy or teacher; None without a KL penalty.
+    reference_log_probs: float32[B, 6], log-probabilities of all actions under BC policy or teacher, for the KL penalty.
     values: float32[B], values during the rollout; None if values are not clipped.
     weights: float32[B], importance weights; None: all weights are 1.
     """
