@@ -1,6 +1,6 @@
 """Inputs of the trainings of an experiment: one per architecture, condition (with or without imitation) and seed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
