@@ -102,6 +102,7 @@ def test_input_editor_planner_continues_branch_and_exports(editor):
     run = simulate(LEVEL, second)
     wait_for_status(page, f"won after {run.frames}")
     assert run.won and run.frames == len(second)
+    assert page.get_by_label("Compare with planner from 20").is_disabled()  # with itself
     page.get_by_label("Compare with branch 1").check()
     until(page, lambda: page.locator(".player .run").count() == 2)
     page.get_by_role("button", name="Store run").click()

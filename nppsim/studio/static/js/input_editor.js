@@ -205,6 +205,7 @@ class InputEditor {
 
   choose(index) {
     this.chosen = index;
+    if (this.compared === index) this.compare(null);
     this.selection = null;
     this.list();
     this.sync();
@@ -394,6 +395,7 @@ class InputEditor {
       const compare = element("input", {
         type: "checkbox",
         checked: index === this.compared,
+        disabled: index === this.chosen,
         "aria-label": `Compare with ${branch.name}`,
         title: "show beside the edited branch",
         onchange: () => {
@@ -413,7 +415,8 @@ class InputEditor {
           this.choose(Math.min(this.chosen - (index < this.chosen ? 1 : 0), this.branches.length - 1));
         },
       });
-      return element("div", { class: "branch" }, choose, name, compare, drop);
+      const compares = element("label", { class: "small muted" }, compare, "compare");
+      return element("div", { class: "branch" }, choose, name, compares, drop);
     };
     this.rows.replaceChildren(...this.branches.map(row));
   }
