@@ -7,7 +7,7 @@
  */
 
 import { JUMP, LEFT, RIGHT } from "./input_byte.js";
-import { concatenated } from "./recording.js";
+import { concatenated } from "./arrays.js";
 
 export const GOALS = {
   exit: "earliest exit",
@@ -36,7 +36,12 @@ export class InputSearch {
    *   switches: numbers of the exit switches among the entities
    */
   constructor(game, { inputs, from, to, goal, point = [0, 0], switches, seed = 1 }) {
-    Object.assign(this, { game, from, goal, point, switches, random: seed });
+    this.game = game;
+    this.from = from;
+    this.goal = goal;
+    this.point = point;
+    this.switches = switches;
+    this.random = seed;
     this.before = inputs.subarray(0, from);
     this.selected = inputs.slice(from, to + 1);
     this.after = inputs.subarray(to + 1);
