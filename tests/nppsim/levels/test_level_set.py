@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nppsim.bank import LevelBank
 from nppsim.errors import InputWarning
 from nppsim.generate import generate
+from nppsim.levels import campaign
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet, LevelSetError, check_disjoint, read_levels
 from nppsim.replays.replay import Replay
+
+from worlds import straight
 
 
 def level_with_spawn(x):
@@ -164,6 +170,17 @@ def test_open_linked_folders_are_searched_once(tmp_path, shared):
     begin = time.monotonic()
     assert len(LevelSet.open(tmp_path if shared else folders[0])) == 6
     assert time.monotonic() - begin < 2
+
+
+def test_level_bank_of_paths(tmp_path):
+    (tmp_path / "a.map").write_bytes(straight().to_bytes())
+    assert LevelBank([str(tmp_path / "a.map"), straight(mine=True)]).levels == [straight(), straight(mine=True)]
+
+
+def test_level_load_address_in_fresh_process(tmp_path):
+    (tmp_path / "S.txt").write_text(campaign.to_line(straight()))
+    code = f"import nppsim; print(nppsim.Level.load({str(tmp_path / 'S.txt#0')!r}).fingerprint)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == straight().fingerprint
 
 
 def test_read_levels_of_paths_and_levels(path):
