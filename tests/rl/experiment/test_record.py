@@ -43,6 +43,7 @@ def run_record(folder, label="vision_free", seed=0, title=None, *, architecture=
         plan=hardware.plan(("game_state",), hardware.PlanRequest(device="cpu")),
         films=[Film("simple", "a", "won", 60, "videos/simple/a.mp4", "route_visualizations/simple/a.png")],
         events=[{"at": 5, "stopped": "no improvement"}, {"at": 6, "delivered": "the BC policy, with 40 %"}],
+        train_success=0.75,
         wall_time_s=12.5,
     )
 
@@ -75,7 +76,7 @@ def test_write_experiment_files_have_the_same_results(record, tmp_path):
     seed = results["architectures"]["vision_free"]["seeds"]["0"]
     assert seed["suites"]["test"] == run.results["ppo"]
     assert seed["baselines"] == {"random": run.results["random"], "bc": None, "distilled": None}
-    assert (seed["speed"], seed["wall_time_s"]) == (run.speed, 12.5)
+    assert (seed["speed"], seed["wall_time_s"], seed["train_success"]) == (run.speed, 12.5, 0.75)
     evaluated = {"ppo": seed["suites"]["test"], **seed["baselines"]}
     assert json.loads((run.folder / "eval_results.json").read_text()) == evaluated
     assert results["config"] == {key: config[key] for key in results["config"]}
