@@ -13,6 +13,7 @@ import pytest
 
 from nppsim.bank import LevelBank
 from nppsim.errors import InputWarning
+from nppsim.generate import generate
 from nppsim.levels import campaign
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet, LevelSetError, check_disjoint, read_levels
@@ -184,10 +185,10 @@ def test_level_load_address_in_fresh_process(tmp_path):
 
 def test_read_levels_of_paths_and_levels(path):
     files = [path / "simple" / "000000.map", str(path / "easy" / "000000.map")]
-    levels, categories = read_levels([files[0], level_with_spawn(7), files[1], path])
+    levels, entries = read_levels([files[0], level_with_spawn(7), files[1], path])
     assert [level.spawn[0] for level in levels] == [60, 42, 120, 60, 120, 180]
-    assert categories == ("single", "", "single", "simple", "easy", "simple")
-    assert read_levels(path)[1] == ("simple", "easy", "simple")
+    assert tuple(entry.category for entry in entries) == ("single", "", "single", "simple", "easy", "simple")
+    assert [entry.category for entry in read_levels(path)[1]] == ["simple", "easy", "simple"]
     with pytest.raises(LevelSetError, match="absent"):
         read_levels(["absent"])
 
@@ -304,3 +305,19 @@ def test_open_large_index_reads_no_level(path):
 
     edit_index(path, enlarge)
     assert len(LevelSet.open(path)) == 20_000
+
+
+def test_append_index_only_generates_levels_when_read(tmp_path):
+    made = [generate("campaign_like", seed) for seed in range(3)]
+    LevelSet.write(tmp_path / "set", [])
+    LevelSet.append(tmp_path / "set", made, index_only=True)
+    levels = LevelSet.open(tmp_path / "set")
+    assert [*levels] == [level for level, _ in made]
+    assert levels[1].name.endswith("campaign_like#1") and [*(tmp_path / "set").iterdir()] == [tmp_path / "set" / INDEX]
+    text = (tmp_path / "set" / INDEX).read_text()
+    (tmp_path / "set" / INDEX).write_text(text.replace("symmetric", "symetric"))
+    with pytest.raises(LevelSetError, match="campaign_like#0: generator 'rooms' cannot make this level"):
+        LevelSet.open(tmp_path / "set")[0]
+    (tmp_path / "set" / INDEX).write_text(text.replace(made[0][0].fingerprint, made[1][0].fingerprint))
+    with pytest.raises(LevelSetError, match="generator differs"):
+        LevelSet.open(tmp_path / "set")[0]
