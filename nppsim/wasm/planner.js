@@ -42,23 +42,24 @@ const DEFAULTS = { objective: "time", frameSkip: 4, budget: 5_000_000, seed: 0, 
 
 /**
  * Search for a run that finishes a level, from the spawn or from the state after ``inputs``.
- * @param {Record<string, any>} request - {level: a Level of level.js, inputs: bytes, modules: "game" and "planner" if
- *   the caller has loaded them}, and settings as in DEFAULTS
- * @param {(simulated: number) => void} [progress] - is called repeatedly with the frames simulated so far
+ * @param {Record<string, any>} request - {level: a Level of level.js, inputs: bytes, modules: {game, planner} if the
+ *   caller has loaded them}, and settings as in DEFAULTS
+ * @param {(simulated: number, best?: PlannedRun) => void} [progress] - is called repeatedly with the frames simulated
+ *   so far, and with the best run so far if it may be improved
  * @returns {Promise<Record<string, any>>} {state: "found", inputs, gold, simulated, route: positions [x, y] of the
  *   ninja, px}, without the frames of the given inputs, or {state: "none"}, or {state: "barred"} if no path leads to
  *   an exit
  */
 export async function findRun({ level, inputs = [], modules, ...settings }, progress = () => {}) {
-  const [gameModule, plannerModule] = modules ?? (await Promise.all([loadModule("game"), loadModule("planner")]));
-  const kernels = new Kernels(gameModule);
+  modules ??= { game: await loadModule("game"), planner: await loadModule("planner") };
+  const kernels = new Kernels(modules.game);
   const compiled = compileLevel(kernels, level);
   const paths = computePaths(kernels, compiled, GAME_TIME);
-  const game = new Game(gameModule, compiled);
+  const game = new Game(modules.game, compiled);
   game.play(inputs);
   if (game.outcome !== "running") throw new Error("the run has ended there; give an earlier frame");
   const start = game.snapshot();
-  const planner = new Planner(new Kernels(plannerModule), game, paths);
+  const planner = new Planner(new Kernels(modules.planner), game, paths);
   const run = planner.plan({ ...settings, start }, progress);
   if (!run) return { state: planner.reachable ? "none" : "barred" };
   game.restore(start);
@@ -91,7 +92,7 @@ export class Planner {
    * Find a run; null if there is none within the budget of simulated frames.
    * @param {Record<string, any>} settings - as in DEFAULTS, and start: state to plan from, as ``Game.snapshot``
    *   returns it
-   * @param {(simulated: number) => void} progress
+   * @param {(simulated: number, best?: PlannedRun) => void} progress
    * @returns {PlannedRun | null}
    */
   plan(settings, progress) {
@@ -99,7 +100,7 @@ export class Planner {
     const all = { ...DEFAULTS, ...settings };
     let run = this.fastRun(all, progress);
     if (run === null || all.objective === "time") return run;
-    for (run of new RunSearch(this, run, all).runs(all.budget - run.simulated)) progress(run.simulated);
+    for (run of new RunSearch(this, run, all, progress).runs(all.budget - run.simulated)) progress(run.simulated, run);
     return run;
   }
 
@@ -199,7 +200,7 @@ function winningRun(actions, last, frameSkip) {
 
 /** Buffers and tree of one search in which all states are advanced together. */
 export class Search {
-  constructor(planner, frameSkip, start, random, params, sequence, progress = () => {}) {
+  constructor(planner, frameSkip, start, random, params, sequence, progress = (_) => {}) {
     this.planner = planner;
     this.frameSkip = frameSkip;
     this.random = random;

@@ -1,8 +1,8 @@
 /* Runs of the planner, which searches in a worker.  The browser stores the runs from the spawn. */
 
-import { loadModule } from "../../../wasm/kernels.js";
 import { levelFromBytes } from "../../../wasm/level.js";
 import { bytes, text } from "./recording.js";
+import { messagesOf } from "./work.js";
 
 export const PLANNERS = { time: "planner", score: "planner (score)", "all-gold": "planner (all gold)" }; // by objective
 const TIME_LIMIT_MS = 60_000;
@@ -49,28 +49,20 @@ export function levelOf({ map, name }) {
 }
 
 /**
- * Search in a worker of its own.
+ * Search in a worker of its own, for at most a minute.
  * @param {Record<string, any>} request - of nppsim/wasm/planner.js::findRun
  * @param {{signal?: AbortSignal, progress?: (simulated: number) => void}} [options]
- * @returns {Promise<Record<string, any>>} the answer of findRun, or {state: "timeout"}; rejects with an AbortError
+ * @returns {Promise<Record<string, any>>} the answer of findRun; after a minute {state: "found"} with the best run so
+ *   far, or {state: "timeout"}.  Rejects with an AbortError.
  */
-export async function search(request, { signal, progress = () => {} } = {}) {
-  const modules = await Promise.all([loadModule("game"), loadModule("planner")]);
-  signal?.throwIfAborted();
-  const worker = new Worker(new URL("../../../wasm/planner_worker.js", import.meta.url), { type: "module" });
-  try {
-    return await new Promise((resolve, reject) => {
-      setTimeout(() => resolve({ state: "timeout" }), TIME_LIMIT_MS);
-      signal?.addEventListener("abort", () => reject(signal.reason));
-      worker.onmessage = ({ data: { simulated, answer, error } }) => {
-        if (simulated !== undefined) progress(simulated);
-        else if (answer) resolve(answer);
-        else reject(new Error(error));
-      };
-      worker.onerror = ({ message }) => reject(new Error(`the planner failed: ${message}`));
-      worker.postMessage({ ...request, modules });
-    });
-  } finally {
-    worker.terminate();
+export async function search(request, { signal = new AbortController().signal, progress = () => {} } = {}) {
+  const end = performance.now() + TIME_LIMIT_MS;
+  let latest = null;
+  for await (const { simulated, best, answer } of messagesOf("planner", request, signal)) {
+    if (answer) return answer;
+    latest = best ?? latest;
+    progress(simulated);
+    if (performance.now() > end) break;
   }
+  return latest ? { state: "found", ...latest } : { state: "timeout" };
 }
