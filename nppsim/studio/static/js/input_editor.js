@@ -10,14 +10,13 @@ import { element, panel, seconds } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { findRun } from "./library.js";
 import { levelOf, search } from "./planner.js";
-import { addRun } from "./store.js";
+import { addRun, putBranches, storedBranches } from "./store.js";
 import { storeDialog } from "./store_dialog.js";
 import { Player, RUN_COLOURS } from "./player.js";
-import { bytes, concatenated, emptyRun, text } from "./recording.js";
+import { bytes, concatenated, emptyRun } from "./recording.js";
 import { INPUTS } from "./input_byte.js";
 import { InputCanvas } from "./input_canvas.js";
 
-const STORE = "nppsim.inputs"; // prefix; the rest is the level's id
 const MOST_UNDONE = 300;
 const BLANK = 60; // frames of a new branch
 const ACTIONS = ["stand", "left", "right", "jump", "jump left", "jump right"];
@@ -30,8 +29,12 @@ const KEYS =
 /** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/runs/3 adds that run as
  *  one. */
 export async function show(root, studio, id, kind, number) {
-  const [level, run] = await Promise.all([loadLevel(id), kind ? findRun(`${kind}/${number}`) : null]);
-  const view = new InputEditor(root, studio, level);
+  const [level, run, branches] = await Promise.all([
+    loadLevel(id),
+    kind ? findRun(`${kind}/${number}`) : null,
+    storedBranches(id),
+  ]);
+  const view = new InputEditor(root, studio, level, branches);
   if (run) view.branches.push({ name: run.label || "run", inputs: bytes(run.inputs) });
   if (!view.branches.length) view.branches.push({ name: "branch 1", inputs: new Uint8Array(BLANK) });
   view.choose(view.branches.length - 1);
@@ -40,10 +43,10 @@ export async function show(root, studio, id, kind, number) {
 }
 
 class InputEditor {
-  constructor(root, studio, level) {
+  constructor(root, studio, level, branches) {
     this.studio = studio;
     this.level = level;
-    this.branches = stored(level.id);
+    this.branches = branches;
     this.cursor = 0;
     this.selection = null;
     this.anchor = 0;
@@ -299,8 +302,8 @@ class InputEditor {
   }
 
   store() {
-    const branches = this.branches.map(({ name, inputs }) => ({ name, inputs: text(inputs) }));
-    localStorage.setItem(`${STORE}.${this.level.id}`, JSON.stringify(branches));
+    const branches = this.branches.map(({ name, inputs }) => ({ name, inputs }));
+    putBranches(this.level.id, branches).catch(this.studio.failed);
   }
 
   // -------------------------------------------------------------------------------------------------------------------
@@ -502,13 +505,6 @@ class InputEditor {
       ),
     );
   }
-}
-
-function stored(id) {
-  return JSON.parse(localStorage.getItem(`${STORE}.${id}`) ?? "[]").map(({ name, inputs }) => ({
-    name,
-    inputs: bytes(inputs),
-  }));
 }
 
 /** Return the first place at which two arrays differ; the length of the shorter one if there is none. */
