@@ -5,8 +5,8 @@
  *     episodes: number per level; the seed grows by 1 each.  inputs: to play before the first decision.
  *     endingsOnly: post no decisions.
  *
- * and posts the messages of nppsim/studio/episodes.py: {layout}, {decisions}, {ending: [level, outcome, frames, x, y]},
- * and at the end {done} or {error}.
+ * and posts the messages of nppsim/studio/episodes.py: {layout, frameSkip}, {decisions},
+ * {ending: [level, outcome, frames, x, y]}, and at the end {done} or {error}.
  */
 
 import { Environment, play } from "./agent.js";
@@ -28,7 +28,7 @@ self.onmessage = ({ data: request }) => {
 function playAll({ modules, policy: file, levels, episodes, seed, deterministic, inputs, endingsOnly }) {
   const policy = new Policy(file);
   const kernels = new Kernels(modules.game);
-  self.postMessage({ layout: policy.settings.observations });
+  self.postMessage({ layout: policy.settings.observations, frameSkip: policy.settings.frame_skip });
   levels.forEach((level, index) => {
     const environment = new Environment(modules, policy, compileLevel(kernels, level));
     for (let episode = 0; episode < episodes; episode++) {

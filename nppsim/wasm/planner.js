@@ -29,7 +29,7 @@ const OPEN_BYTES = 2 ** 29;
 const GAME_TIME = 5400; // frames, the time limit of a level at least
 const MAX_PATH = 8000; // px
 const MOST_EXPANSIONS = 4096; // per call of the kernel ``best_first``
-const DEFAULTS = { objective: "time", frameSkip: 4, budget: 5_000_000, seed: 0, minHold: 1, noise: 12 };
+const DEFAULTS = { objective: "time", frameSkip: 4, budget: 5_000_000, seed: 0, minHold: 1, noise: 12, known: null };
 
 /**
  * A run that wins on its last frame.
@@ -91,17 +91,24 @@ export class Planner {
   /**
    * Find a run; null if there is none within the budget of simulated frames.
    * @param {Record<string, any>} settings - as in DEFAULTS, and start: state to plan from, as ``Game.snapshot``
-   *   returns it
+   *   returns it.  known: inputs of a run to improve, with the same frameSkip (better_runs of nppsim/planner/gold.py)
    * @param {(simulated: number, best?: PlannedRun) => void} progress
    * @returns {PlannedRun | null}
    */
   plan(settings, progress) {
     /** @type {any} */
     const all = { ...DEFAULTS, ...settings };
-    let run = this.fastRun(all, progress);
-    if (run === null || all.objective === "time") return run;
+    let run = all.known ? this.knownRun(all) : this.fastRun(all, progress);
+    if (run === null || (all.objective === "time" && !all.known)) return run;
     for (run of new RunSearch(this, run, all, progress).runs(all.budget - run.simulated)) progress(run.simulated, run);
     return run;
+  }
+
+  knownRun({ known, frameSkip, start }) {
+    const inputs = Uint8Array.from(known);
+    const decisions = Math.ceil(inputs.length / frameSkip);
+    const actions = Array.from({ length: decisions }, (_, i) => ACTION_INPUT.indexOf(inputs[frameSkip * i]));
+    return { actions, inputs, simulated: 0, gold: this.played(start, inputs).gold };
   }
 
   fastRun({ frameSkip, minHold, noise, seed, budget, start }, progress) {

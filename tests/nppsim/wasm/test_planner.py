@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from nppsim.generate import CATEGORIES, generate
 from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels import kinds
 from nppsim.levels.level_set import LevelSet
-from nppsim.planner import plan
-from nppsim.planner.settings import ALL_GOLD, OBJECTIVES, SCORE
+from nppsim.planner import better_runs, plan
+from nppsim.planner.settings import ALL_GOLD, OBJECTIVES, SCORE, TIME
 from nppsim.studio.game import Game
 from nppsim.wasm.build import FOLDER
 
@@ -104,3 +105,13 @@ def test_searches_with_other_settings_and_starts_give_equal_runs():
     inputs = plan(level, budget=BUDGET).inputs
     starts = [(level, inputs[:frames], {"budget": BUDGET}) for frames in (1, 40, len(inputs) - 1)]
     assert differences(starts) == ([], len(starts))
+
+
+def test_shortened_known_run_is_equal():
+    levels = [generate(category, 78)[0] for category in list(CATEGORIES)[:5:2]]
+    known = [replace(plan(level, budget=BUDGET), simulated=0) for level in levels]
+    settings = [{"known": run.inputs.tolist(), "budget": BUDGET} for run in known]
+    found = answers([(level, np.zeros(0, np.uint8), one) for level, one in zip(levels, settings, strict=True)])
+    for level, run, answer in zip(levels, known, found, strict=True):
+        *_, shortest = better_runs(level, run, TIME, budget=BUDGET)
+        assert (answer["inputs"], answer["simulated"]) == (shortest.inputs.tolist(), shortest.simulated)

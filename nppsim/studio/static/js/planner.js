@@ -40,17 +40,18 @@ export function levelOf({ map, name }) {
 /**
  * Search in a worker of its own, for at most a minute.
  * @param {Record<string, any>} request - of nppsim/wasm/planner.js::findRun
- * @param {{signal?: AbortSignal, progress?: (simulated: number) => void}} [options]
+ * @param {{signal?: AbortSignal, progress?: (simulated: number, inputs?: Uint8Array) => void}} [options] - progress:
+ *   receives the frames simulated so far, and the inputs of a new best run
  * @returns {Promise<Record<string, any>>} the answer of findRun; after a minute {state: "found"} with the best run so
  *   far, or {state: "timeout"}.  Rejects with an AbortError.
  */
-export async function search(request, { signal = new AbortController().signal, progress = () => {} } = {}) {
+export async function search(request, { signal = new AbortController().signal, progress = (..._) => {} } = {}) {
   const end = performance.now() + TIME_LIMIT_MS;
   let latest = null;
   for await (const { simulated, best, answer } of messagesOf("planner", request, signal)) {
     if (answer) return answer;
     latest = best ?? latest;
-    progress(simulated);
+    progress(simulated, best?.inputs);
     if (performance.now() > end) break;
   }
   return latest ? { state: "found", ...latest } : { state: "timeout" };

@@ -10,6 +10,7 @@ import { INPUTS } from "./input_byte.js";
 import { RecordedRuns, drawIfBest } from "./recorded_runs.js";
 import { planned } from "./planner.js";
 import { copyLink } from "./share.js";
+import { solveButton } from "./solve.js";
 import { best as bestRuns, ownBest } from "./store.js";
 import { storeDialog } from "./store_dialog.js";
 import { LiveGame } from "./live.js";
@@ -106,6 +107,7 @@ export class Play {
   destroy() {
     cancelAnimationFrame(this.request);
     this.work.abort();
+    this.leaving.abort();
     document.removeEventListener("visibilitychange", this.hide);
     this.controls.destroy();
     this.scene.destroy();
@@ -451,6 +453,10 @@ export class Play {
       onchange: () => localStorage.setItem(NAME_STORE, this.player.value.trim() || DEFAULT_NAME),
     });
     this.recordedRunList = element("div");
+    this.leaving = new AbortController();
+    this.solving = solveButton(this.level, this.studio, this.leaving.signal, () =>
+      this.recordedRuns.load().catch(this.studio.failed),
+    );
     this.pace = element("p", { class: "small muted", id: "pacing" });
     const facts = [...(this.level.code ? [["id", this.level.code]] : []), ["category", this.level.category ?? "none"]];
     root.replaceChildren(
@@ -542,7 +548,7 @@ export class Play {
             ),
           ),
           panel("Best runs", this.bestRuns, element("label", { class: "small" }, "Your name ", this.player)),
-          panel("Other runs", this.recordedRunList),
+          panel("Other runs", this.recordedRunList, this.solving),
           panel(
             "Keys",
             keysPanel(() => this.controls),
