@@ -5,7 +5,8 @@
 The file has the number of bytes of a JSON text (uint32, little-endian), the text, padded with spaces to a multiple of four
 bytes, and the tensors (float32, little-endian).  The text has the fields:
 
-    format_version     1
+    format_version     2
+    sha256             digest of the tensors
     facts              displayed properties, name -> text
     frame_skip         frames per decision
     action_inputs      input byte of each action
@@ -28,6 +29,7 @@ Graph networks, recurrent and hierarchical policies, image encoders, frame stack
 no such form.  This module does not import torch, because that takes seconds.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -48,7 +50,7 @@ from rl.config.rewards import RewardSettings
 from rl.policy import checkpoint_file, constants
 from rl.policy.architectures import Architecture, get_architecture
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 READ_ERRORS = (  # of ``browser_policy``
     safetensors.SafetensorError,
     OSError,
@@ -141,8 +143,10 @@ def _packed(
     network = {"architecture": architecture.name, "parameters": f"{sum(weights[name].size for name in names):,}"}
     names += [f"{_ENCODER}.normalize.{name}" for name in ("mean", "divisor")]
     observed, keys = architecture.observations, vars(constants)
+    body = b"".join(weights[name].astype("<f4").tobytes() for name in names)
     text = {
         "format_version": FORMAT_VERSION,
+        "sha256": hashlib.sha256(body).hexdigest(),
         "facts": facts(path, network, observed, content["frame_skip"], source),
         "frame_skip": content["frame_skip"],
         "action_inputs": ACTION_INPUT.tolist(),
@@ -167,7 +171,6 @@ def _packed(
     }
     head = json.dumps(text, separators=(",", ":")).encode()
     head += b" " * (-len(head) % 4)
-    body = b"".join(weights[name].astype("<f4").tobytes() for name in names)
     return len(head).to_bytes(4, "little") + head + body
 
 

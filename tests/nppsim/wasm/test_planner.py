@@ -1,4 +1,4 @@
-"""The planner in JavaScript finds the same runs as ``nppsim.planner``, byte by byte, in Node.js.
+"""The planner in JavaScript finds the same runs as ``nppsim.planner``, byte by byte.
 
 ``make test-wasm`` compares 30 levels, ``make test`` a third of them.
 """
@@ -23,7 +23,7 @@ from nppsim.wasm.build import FOLDER
 
 import worlds
 from places import ROOT, SHARED
-from wasm_calls import NODE, needs_node
+from wasm_calls import javascript, needs_node
 
 CAMPAIGN = SHARED / "campaign" / "SI.txt"
 STEP = 1 if "NPPSIM_WASM_LEVELS" in os.environ else 3  # make test-wasm: all levels
@@ -42,7 +42,7 @@ def answers(requests):
         {"level": base64.b64encode(level.to_bytes()).decode(), "inputs": inputs.tolist(), "settings": settings}
         for level, inputs, settings in requests
     ]
-    command = [NODE, ROOT / "tests" / "support" / "planner_calls.mjs", FOLDER]
+    command = javascript(ROOT / "tests" / "support" / "planner_calls.mjs", FOLDER)
     done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
