@@ -12,6 +12,8 @@ import hardware
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.io.files import write_bytes
+from nppsim.observe import layout
+from nppsim.settings import require
 from rl.checks.doctor import Doctor
 from rl.config import ExperimentConfig
 from rl.config.resume import RUN_FILE
@@ -133,22 +135,31 @@ def make_env(
     plan: hardware.Plan,
     seed: int,
     *,
-    observations: Sequence[str] | None = None,
+    teacher: NppPolicy | None = None,
     num_envs: int | None = None,
 ) -> BatchVecEnv:
     """Make the environments of this process, with training levels drawn by the curriculum.
 
     plan: hardware plan of one process.
     seed: seed of the levels; PPO seeds them again, differently in each process.
-    observations: override the observations of the architecture.
+    teacher: policy whose observations are added.
     num_envs: overrides the number of environments of the plan.
+    Raises ConfigError if architecture and teacher observe different look-ahead.
     """
+    keys, foresight = architecture.observations, architecture.foresight
+    if teacher is not None:
+        both = "foresight" in keys and "foresight" in teacher.observations
+        advice = f"observes {teacher.foresight}, {architecture.name} observes {foresight}; give a teacher with the same"
+        require(not both or teacher.foresight == foresight, advice, "--teacher", teacher.architecture)
+        foresight = foresight if "foresight" in keys else teacher.foresight
+        keys = layout.observation_keys({*keys, *teacher.observations})
     sim = BatchSimulator(
         data.bank,
         num_envs or plan.num_envs,
         frame_skip=config.frame_skip,
-        observations=observations or architecture.observations,
+        observations=keys,
         stacking=architecture.stacking,
+        foresight=foresight,
         reward=config.reward.weights,
         gamma=config.ppo.gamma,
         threads=plan.simulator_threads,
@@ -161,7 +172,7 @@ def make_env(
         difficulty=data.bank.path_length,
         generators=data.train_generators,
     )
-    return BatchVecEnv(sim, sampler)
+    return BatchVecEnv(sim, sampler, architecture.observations)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from gymnasium import spaces
 from stable_baselines3.common.torch_layers import MlpExtractor
 from torch import nn
@@ -19,6 +20,7 @@ from nppsim.actions import NUM_ACTIONS
 from nppsim.errors import UserError
 from nppsim.gym.spaces import observation_space
 from nppsim.observe.foresight import AHEAD
+from nppsim.observe.foresight_settings import Foresight
 from nppsim.observe.stacking import Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from rl.policy.architectures import get_architecture
@@ -116,6 +118,16 @@ class NppPolicy(nn.Module):
         return self._architecture.stacking
 
     @property
+    def foresight(self) -> Foresight:
+        """Settings of the observation ``foresight``."""
+        return self._architecture.foresight
+
+    @property
+    def shielded(self) -> bool:
+        """True if the logits of deadly actions are lowered (``death_penalty``)."""
+        return self._architecture.shielded
+
+    @property
     def precision(self) -> str:
         """Precision of the forward pass, "float32" or "bf16"; may be changed at any time."""
         return self._precision
@@ -160,7 +172,7 @@ class NppPolicy(nn.Module):
         logits, values = self.action_net(latent_actor.float()), self.value_net(latent_critic.float()).flatten()
         if mirror:
             logits, values = averaged(logits, values)
-        if "foresight" in self.observations:
+        if self._architecture.shielded:
             logits = logits - death_penalty(observations["foresight"])
         return logits, values, states
 
@@ -243,6 +255,12 @@ class NppPolicy(nn.Module):
         device = self.device
         own = [key for key, part in ((SUBTASK, self.high_level), (RECURRENT_STATE, self.memory)) if part and key in obs]
         return {key: torch.from_numpy(obs[key]).to(device) for key in (*self.observations, *own)}
+
+    @torch.no_grad()
+    def log_probs(self, obs: Mapping[str, np.ndarray], rows: slice) -> torch.Tensor:
+        """Return log-probabilities float32[n, 6] for the rows of observations [N, ...], which may have other keys, too."""
+        inputs = self.to_tensors({key: obs[key][rows] for key in self.observations})
+        return F.log_softmax(self.logits_and_values(inputs)[0].float(), dim=1)
 
     @torch.no_grad()
     def predict(
