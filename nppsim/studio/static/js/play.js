@@ -8,10 +8,11 @@ import { element, panel, seconds, supportBanner, table } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { INPUTS } from "./input_byte.js";
 import { RecordedRuns, drawIfBest } from "./recorded_runs.js";
-import { planned } from "./planner.js";
+import { PLANNERS, planned } from "./planner.js";
 import { copyLink } from "./share.js";
 import { solveButton } from "./solve.js";
 import { best as bestRuns, ownBest } from "./store.js";
+import { storedTargets, targetText } from "./targets.js";
 import { storeDialog } from "./store_dialog.js";
 import { LiveGame } from "./live.js";
 import { keysPanel } from "./keys.js";
@@ -98,11 +99,24 @@ export class Play {
       if (isTime) level.par = found?.frames ?? null;
       this.showBest(await bestRuns(level.id));
     }
-    const points =
-      isTime || !found ? "" : ` · ${found.gold} gold · score ${score(found.frames, found.gold).toFixed(3)}`;
-    const frames = found?.frames ?? level.par;
-    this.par.textContent = frames && (found || isTime) ? seconds(frames) + points : "unknown: the planner finds no run";
+    if (isTime) this.showPar();
+    else {
+      this.par.textContent = found
+        ? `${seconds(found.frames)} · ${found.gold} gold · score ${score(found.frames, found.gold).toFixed(3)}`
+        : "unknown: the planner finds no run";
+    }
     this.drawPhase();
+  }
+
+  /** Show the fastest known run: the planner's, or that of a person or an agent. */
+  showPar() {
+    const { par } = this.level;
+    const known = [...(par ? [{ frames: par, name: PLANNERS.time }] : []), ...this.best.time];
+    const fastest = known.reduce((a, b) => (b.frames < a.frames ? b : a), { frames: Infinity, name: "" });
+    this.par.textContent = known.length
+      ? `${seconds(fastest.frames)} by ${fastest.name}, not proved`
+      : "unknown: the planner finds no run";
+    this.par.title = "the fastest run that is known here; a faster one may exist";
   }
 
   destroy() {
@@ -207,6 +221,7 @@ export class Play {
   showBest(best, episode = this.episode?.best) {
     if (episode) this.episode.best = episode;
     this.best = best;
+    if (this.par.title && this.objective.value === "time") this.showPar();
     const parts = episode
       ? [
           element("h3", { text: `Episode ${this.episode.code}` }),
@@ -462,7 +477,12 @@ export class Play {
       this.recordedRuns.load().catch(this.studio.failed),
     );
     this.pace = element("p", { class: "small muted", id: "pacing" });
-    const facts = [...(this.level.code ? [["id", this.level.code]] : []), ["category", this.level.category ?? "none"]];
+    const target = storedTargets()(this.level);
+    const facts = [
+      ...(this.level.code ? [["id", this.level.code]] : []),
+      ["category", this.level.category ?? "none"],
+      ...(target ? [["target", targetText(target)]] : []),
+    ];
     root.replaceChildren(
       element(
         "div",
