@@ -30,6 +30,7 @@ from nppsim.planner.search import WinningRun, actions_to, winning_run
 from nppsim.reward import MIN_PATH, RewardConfig
 from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.policy.constants import PATIENCE
+from rl.policy.inference import CompiledPolicy, compiled
 from rl.policy.player import player_of
 from rl.policy.policy import NppPolicy
 
@@ -40,7 +41,7 @@ _PATH_FRACTION = RewardConfig(shaping=1.0)  # reward whose shaping potential is 
 class GuidePolicy:
     """A trained policy in evaluation mode on the CPU, with its frame skip."""
 
-    policy: NppPolicy
+    policy: NppPolicy | CompiledPolicy
     frame_skip: int
 
     @classmethod
@@ -52,7 +53,7 @@ class GuidePolicy:
                 f"{path}: {policy.architecture} is recurrent, and a search evaluates states out of order; give an agent "
                 "without +gru"
             )
-        return cls(policy, stored["frame_skip"])
+        return cls(compiled(policy), stored["frame_skip"])
 
     @property
     def foreseen(self) -> int:
@@ -62,12 +63,11 @@ class GuidePolicy:
         continuations = np.count_nonzero(np.arange(len(SAME_AS))[:, None] == SAME_AS)
         return NUM_ACTIONS * self.frame_skip + int(continuations) * (HORIZON - self.frame_skip)
 
-    @torch.no_grad()
     def action_costs(self, observations: dict[str, np.ndarray], count: int) -> np.ndarray:
         """Return the negative log-probability of each action, float64[count, 6], for the first ``count`` raw observations."""
-        seen = {key: observations[key][:count] for key in self.policy.observations}
-        logits, _ = self.policy.logits_and_values(self.policy.to_tensors(seen))
-        return -torch.log_softmax(logits.double(), dim=1).numpy()
+        logits, _ = self.policy.compute({key: observations[key][:count] for key in self.policy.observations})
+        below = logits.max(axis=1, keepdims=True) - logits.astype(np.float64)
+        return below + np.log(np.exp(-below).sum(axis=1, keepdims=True))
 
 
 class FrameBudget:
