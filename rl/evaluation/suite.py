@@ -158,7 +158,7 @@ class EvaluationSuite:
                     subtasks[env].append(player.subtasks[env].copy())
             obs = sim.step(actions, asleep=None if seen is obs else playing >= total)
             backtracked = player.backtrack(rng)
-            ended = [env for env in sim.finished.tolist() if env not in backtracked]
+            ended = [env for env in sim.finished if env not in backtracked]
             for env in ended:
                 records[playing[env]] = self._record(
                     playing[env], sim.episode[env], pressed[env], subtasks[env], covered[env]

@@ -32,6 +32,8 @@ from rl.policy.constants import (
 )
 from rl.policy.policy import NppPolicy, sample_actions
 
+_compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")
+_inlined: Any = numba.njit(nogil=True, error_model="numpy", inline="always")
 MAX_ROWS = 32  # largest number of observations for the kernel; torch is faster for more
 ENCODER, HEADS = "features_extractor", "mlp_extractor"
 _LOOK_AHEAD = math.prod(SPECS["foresight"].shape[1:])  # numbers of the look-ahead per action
@@ -114,7 +116,9 @@ class CompiledPolicy:
         self._normaliser = tuple(
             weights[f"{ENCODER}.normalize.{name}"].astype(np.float32) for name in ("mean", "divisor")
         )
-        steps, blocks, end, size = [], [], sum(sizes), 0
+        steps: list[tuple[int, int, int, int, int, bool]] = []
+        blocks: list[np.ndarray] = []
+        end, size = sum(sizes), 0
 
         def add(layer: str, begin: int, relu: bool = True, scale: float = 1.0) -> int:
             """Append a layer that reads the work space from ``begin`` on; return where it writes."""
@@ -183,7 +187,7 @@ def compiled(policy: Any) -> Any:
     return CompiledPolicy(policy) if policy.device.type == "cpu" and policy.precision == "float32" else policy
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@_compiled
 def _forward(raw, mean, divisor, source, signs, positions, foresight, steps, weights, places, outputs):
     """Compute logits and value of each observation, float32[N, 7].
 
@@ -221,7 +225,7 @@ def _forward(raw, mean, divisor, source, signs, positions, foresight, steps, wei
             outputs[row, action] -= _penalty(raw[row, foresight + action * _LOOK_AHEAD :])
 
 
-@numba.njit(nogil=True, error_model="numpy", inline="always")
+@_inlined
 def _penalty(branches):
     """Return the death penalty of an action, see ``rl.policy.policy.death_penalty``."""
     latest = np.float32(np.inf)
@@ -230,7 +234,7 @@ def _penalty(branches):
     return np.float32(DEATH_PENALTY) * ((np.float32(1.0) if latest > 0 else np.float32(0.0)) + latest)
 
 
-@numba.njit(nogil=True, error_model="numpy", inline="always")
+@_inlined
 def _dense(values, weights, used, sums, relu):
     """Apply a layer; inputs of 0 are skipped, the others are added four at a time."""
     width, count = len(sums), 0

@@ -31,7 +31,7 @@ PATH, LOOK_AHEAD = "reachability_features", "foresight"
 _PATH = layout.slots(layout.SPECS[PATH].components)
 # State of an ``ExploringPlayer``: px, shortest path to the exit in this episode; decisions since the path last became
 # shorter; the repeated action; decisions for which it is still repeated.
-_EXPLORATION_DTYPE = np.dtype([("shortest", "f8"), ("waiting", "i8"), ("action", "i8"), ("repeats", "i8")])
+_EXPLORATION = {"shortest": "f8", "waiting": "i8", "action": "i8", "repeats": "i8"}
 
 
 class Player:
@@ -146,8 +146,8 @@ class ExploringPlayer(Player):
         super().__init__(inner.policy)
         self.inner, self.patience = inner, patience
         self.subtasks = inner.subtasks
-        own = np.zeros(num_envs, _EXPLORATION_DTYPE)
-        self._shortest, self._waiting, self._action, self._repeats = (own[name] for name in own.dtype.names)
+        own = np.zeros(num_envs, [*_EXPLORATION.items()])
+        self._shortest, self._waiting, self._action, self._repeats = (own[name] for name in _EXPLORATION)
         self._shortest[:] = np.inf
         self.episode_state = (*inner.episode_state, own)
 
