@@ -197,7 +197,8 @@ class LivePlayer:
         """
         search, envs = self.search, self.search.observing_envs(ROLLOUTS)
         envs.restore(slice(0, ROLLOUTS), np.repeat(self._states[-1][None], ROLLOUTS, axis=0))
-        costs, states, played = None, [np.repeat(self._states[-1][None], ROLLOUTS, axis=0)], []
+        states = [np.repeat(self._states[-1][None], ROLLOUTS, axis=0)]
+        played: list[np.ndarray] = []
         running, alive = np.ones(ROLLOUTS, bool), np.zeros(ROLLOUTS, np.int64)
         obs = envs.observe()
         while len(played) < ROLLOUT_DECISIONS and running.any() and budget.left > ROLLOUTS * EVALUATION_FRAMES:
