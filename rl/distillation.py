@@ -7,8 +7,7 @@
 The student acts, so training covers the states that its own mistakes lead to (DAgger, Ross et al. 2011).  The loss is the
 KL divergence from the teacher's action distribution (policy distillation, Rusu et al. 2016).  The teacher may observe more
 than the student, e.g. simulator look-ahead (learning by cheating, Chen et al. 2019).  Every second pass over a rollout is
-over the mirror images of its decisions.
-Distillation does not train the value function; PPO later trains it before the actor.
+over the mirror images of its decisions.  The student's value function learns the returns of the same rollouts, for PPO.
 """
 
 import math
@@ -30,12 +29,15 @@ from rl.config.distillation import MAX_GRAD_NORM, DistillationConfig
 from rl.policy.mirror import mirror_image
 from rl.policy.policy import NppPolicy, sample_actions
 from rl.ppo.losses import kl_divergence
+from rl.ppo.ppo import compute_gae
 from rl.ppo.rollout_buffer import RolloutBuffer
 from rl.ppo.vec_env import BatchVecEnv
 from rl.seeds import spawn_seeds
 
 WARM_UP = 0.1  # share of the distillation in which the learning rate rises; then it falls
 LOWEST_RATE = 0.1  # first and last learning rate, as a share of the highest one
+GAE_LAMBDA = 0.95  # of the returns that the value function learns
+VF_COEF = 0.05  # weight of the value loss / variance of the returns; small, as the policy shares its encoder
 _REMEDY = "look at both with scripts/doctor.py --checkpoint, or lower --teacher-learning-rate"
 
 
@@ -162,32 +164,44 @@ class Distiller:
             buffer.actions[t] = torch.from_numpy(actions).to(buffer.device)
             sampler.watch(sim, actions)
             sim.step(actions)
+            buffer.rewards[t].copy_(torch.from_numpy(sim.rewards))
             buffer.episode_ends[t].copy_(torch.from_numpy(sim.terminated | sim.truncated))
+            if sim.truncated.any():
+                envs = np.flatnonzero(sim.truncated)
+                buffer.rewards[t, envs] += sim.gamma * self._values(sim.final_obs, envs)
             if sim.finished.size:
                 episodes.append(sampler.next_episodes(sim))
         sampler.update(sim)
+        last = self._values(sim.obs, np.arange(sim.num_envs))
+        returns = compute_gae(buffer.rewards, buffer.values, buffer.episode_ends, last, sim.gamma, GAE_LAMBDA)[1]
+        buffer.returns.copy_(returns)
         if not math.isfinite(divergence):
             raise DistillationError(f"{self.name}: the divergence from the teacher is {divergence}; {_REMEDY}")
         return np.concatenate(episodes), divergence / buffer.shape[0], agreed / buffer.shape[0]
 
+    @torch.no_grad()
+    def _values(self, observations: Mapping[str, np.ndarray], envs: np.ndarray) -> torch.Tensor:
+        """Return the student's values float32[n] in the environments ``envs``, int64[n]."""
+        inputs = self.student.to_tensors({key: observations[key][envs] for key in self.student.observations})
+        return self.student.logits_and_values(inputs)[1]
+
     def _decide(self, t: int) -> torch.Tensor:
         """Return student logits float32[N, 6]; store observations and teacher log-probabilities in row t."""
-        buffer, seen = self._buffer, self.env.sim.obs
-        shown = newest(seen, self.student, self.teacher)
+        buffer, sim, seen = self._buffer, self.env.sim, self.env.sim.obs
         self.student.cache_graphs(self.student.to_tensors({key: seen[key] for key in self.student.observations}))
 
         @torch.no_grad()
         def part(rows: slice) -> torch.Tensor:
-            logits = self.student.logits_and_values(buffer.store_observations(t, rows, seen))[0]
-            inputs = self.teacher.to_tensors({key: values[rows] for key, values in shown.items()})
-            buffer.log_probs[t, rows] = F.log_softmax(self.teacher.logits_and_values(inputs)[0].float(), dim=1)
+            logits, buffer.values[t, rows] = self.student.logits_and_values(buffer.store_observations(t, rows, seen))
+            buffer.log_probs[t, rows] = self.teacher.log_probs(sim.latest, rows)
             return logits.float().cpu()
 
         return torch.cat(self.pool.map_rows(self.env.num_envs, part))
 
     def _learn(self) -> None:
-        """Minimise the divergence from the stored outputs of the teacher."""
-        buffer, targets = self._buffer, self._buffer.flat("log_probs")
+        """Minimise the divergence from the stored outputs of the teacher, and the error of the values."""
+        buffer, targets, returns = self._buffer, self._buffer.flat("log_probs"), self._buffer.flat("returns")
+        value_weight = VF_COEF / max(float(returns.var()), 1e-8)
         self.student.train()
         size = min(self.settings.minibatch_size, len(buffer))
         for epoch in range(self.settings.epochs):
@@ -201,9 +215,10 @@ class Distiller:
                     if mirrored:
                         observations = {key: mirror_image(key, values) for key, values in observations.items()}
                         target = target[:, MIRRORED_ACTION.tolist()]
-                    logits = self.student.logits_and_values(observations)[0].float()
-                    divergence = kl_divergence(target, F.log_softmax(logits, dim=1)).mean()
-                    return divergence, divergence.detach()
+                    logits, values = self.student.logits_and_values(observations)
+                    divergence = kl_divergence(target, F.log_softmax(logits.float(), dim=1)).mean()
+                    value_loss = (values - returns[of[rows]]).square().mean()
+                    return divergence + value_weight * value_loss, divergence.detach()
 
                 divergence, gradients = summed_gradients(self.pool, len(index), loss, self._trained)
                 self._step(float(divergence), gradients)
@@ -217,8 +232,3 @@ class Distiller:
                 f"{self.name}: the divergence from the teacher is {divergence}, the norm of the gradients {norm}; {_REMEDY}"
             )
         self._optimizer.step()
-
-
-def newest(seen: Mapping[str, np.ndarray], student: NppPolicy, teacher: NppPolicy) -> dict[str, np.ndarray]:
-    """Return the observations of the teacher, [N, *shape]: the newest frames of the student's stacks."""
-    return {key: seen[key][:, -1] if student.stacking.frames(key) > 1 else seen[key] for key in teacher.observations}

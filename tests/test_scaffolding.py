@@ -129,7 +129,7 @@ def test_nppsim_has_few_top_level_modules():
     assert len(list((ROOT / "nppsim").glob("*.py"))) <= 14
 
 
-def test_every_package_is_installed():
+def test_all_packages_installed():
     """A folder with Python files but without __init__.py would be left out of the wheel."""
     for package in ("nppsim", "bc", "rl", "hardware"):
         for folder in {path.parent for path in (ROOT / package).rglob("*.py")}:

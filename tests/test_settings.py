@@ -57,7 +57,7 @@ def read_attributes():
     return names
 
 
-def test_every_setting_is_used():
+def test_all_settings_are_used():
     read = read_attributes()
     wanted = {one.name for owner in (*owners(ExperimentConfig), DatasetConfig) for one in fields(owner)}
     assert wanted - read == set(UNREAD) | BY_NAME, "a setting is accepted and ignored"

@@ -12,7 +12,6 @@ OPEN = 0
 SOLID = 1
 HALVES = range(2, 6)  # 2, 3, 4, 5: solid in the upper, right, lower, left half
 SLOPES = range(6, 10)  # of 45 degrees
-RAMP = 8  # a slope that rises to the right
 CONVEX = range(10, 14)
 CONCAVE = range(14, 18)
 GENTLE_SLOPES = range(18, 26)  # rise half a tile per tile

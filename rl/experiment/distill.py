@@ -1,8 +1,8 @@
 """Distillation stage of the main job, between imitation and PPO (docs/distillation.md).
 
-    pretrained = distill_teacher(setup, plan, pretrained, path)
+    pretrained = distill_teacher(setup, plan, pretrained, teacher)
 
-The distilled policy replaces the BC policy as PPO's initial policy and as the reference of the KL penalty.
+The distilled policy replaces the BC policy as PPO's initial policy.  In PPO, the KL penalty is one to the teacher.
 """
 
 from dataclasses import asdict, replace
@@ -11,7 +11,6 @@ from pathlib import Path
 import hardware
 from bc.thread_pool import ThreadPool
 from nppsim.io.progress import progress_bar
-from nppsim.observe import layout
 from rl.config.curriculum import CurriculumConfig
 from rl.distillation import DistillationError, Distiller
 from rl.events import open_events
@@ -51,15 +50,14 @@ def load_teacher(path: Path, frame_skip: int) -> NppPolicy:
 
 
 def distill_teacher(
-    setup: TrainingSetup, plan: hardware.Plan, pretrained: PretrainedPolicy, path: Path
+    setup: TrainingSetup, plan: hardware.Plan, pretrained: PretrainedPolicy, teacher: NppPolicy
 ) -> PretrainedPolicy:
-    """Distil the teacher into the BC policy, or load the stored result.  path: checkpoint of the teacher."""
+    """Distil the teacher into the BC policy, or load the stored result."""
     done = load_pretrained(setup.folder, plan.device, setup.config.frame_skip, DISTILLED_POLICY)
     if done is not None:
         setup.log(f"distillation is done: {setup.folder / DISTILLED_POLICY}")
         return done
     student, unfinished = pretrained.policy, setup.folder / UNFINISHED
-    teacher = load_teacher(path, setup.config.frame_skip).to(plan.device)
     distiller = make_distiller(setup, plan, student, teacher)
     if unfinished.is_file():
         stored = checkpoint.load(unfinished)
@@ -67,7 +65,7 @@ def distill_teacher(
         distiller.load(stored["training"])
         setup.log(f"distillation resumes after {distiller.decisions:,} decisions")
     else:
-        check_worth(setup, student, teacher, path)
+        check_worth(setup, student, teacher, teacher_of(setup))
     before = distiller.seconds
     run_distiller(setup, distiller)
     student.eval()
@@ -78,7 +76,8 @@ def distill_teacher(
     save_pretrained(setup.folder, distilled, setup.config.frame_skip, config, DISTILLED_POLICY)
     unfinished.unlink(missing_ok=True)
     setup.log(
-        f"distillation: {distiller.decisions:,} decisions in {distiller.seconds / 60:.1f} min, {path} into {setup.title}"
+        f"distillation: {distiller.decisions:,} decisions in {distiller.seconds / 60:.1f} min, {teacher_of(setup)} into "
+        + setup.title
         + (f"; now {_success(setup, student):.0%} of the dev levels" if setup.config.evaluation.in_training else "")
     )
     return distilled
@@ -97,7 +96,7 @@ def make_distiller(setup: TrainingSetup, plan: hardware.Plan, student: NppPolicy
         setup.architecture,
         plan,
         setup.seed,
-        observations=layout.observation_keys({*student.observations, *teacher.observations}),
+        also=teacher.observations,
         num_envs=num_envs,
     )
     pool = ThreadPool(plan.torch_threads)
@@ -133,7 +132,7 @@ def run_distiller(setup: TrainingSetup, distiller: Distiller) -> None:
                 saved = distiller.seconds
 
 
-def check_worth(setup: TrainingSetup, student: NppPolicy, teacher: NppPolicy, path: Path) -> None:
+def check_worth(setup: TrainingSetup, student: NppPolicy, teacher: NppPolicy, path: Path | None) -> None:
     """Raise DistillationError if the teacher wins no more dev levels than the student.
 
     Without evaluations on the dev levels, nothing is checked.

@@ -12,6 +12,7 @@ import hardware
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.io.files import write_bytes
+from nppsim.observe import layout
 from rl.checks.doctor import Doctor
 from rl.config import ExperimentConfig
 from rl.config.resume import RUN_FILE
@@ -133,21 +134,23 @@ def make_env(
     plan: hardware.Plan,
     seed: int,
     *,
-    observations: Sequence[str] | None = None,
+    also: Sequence[str] = (),
     num_envs: int | None = None,
 ) -> BatchVecEnv:
     """Make the environments of this process, with training levels drawn by the curriculum.
 
     plan: hardware plan of one process.
     seed: seed of the levels; PPO seeds them again, differently in each process.
-    observations: override the observations of the architecture.
+    also: further observations, for a teacher.
     num_envs: overrides the number of environments of the plan.
     """
     sim = BatchSimulator(
         data.bank,
         num_envs or plan.num_envs,
         frame_skip=config.frame_skip,
-        observations=observations or architecture.observations,
+        observations=layout.observation_keys({*architecture.observations, *also})
+        if also
+        else architecture.observations,
         stacking=architecture.stacking,
         reward=config.reward.weights,
         gamma=config.ppo.gamma,
@@ -161,7 +164,7 @@ def make_env(
         difficulty=data.bank.path_length,
         generators=data.train_generators,
     )
-    return BatchVecEnv(sim, sampler)
+    return BatchVecEnv(sim, sampler, architecture.observations)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from rl.evaluation.video import record_evaluation
 from rl.events import open_events
 from rl.experiment.data import load_demonstrations, runs_without_imitation, statistics_of_random_play
 from rl.experiment.dev_evaluation import dev_evaluation, raise_if_stopped, remote_evaluator
-from rl.experiment.distill import distill_teacher, teacher_of
+from rl.experiment.distill import distill_teacher, load_teacher, teacher_of
 from rl.experiment.plan import plan_of
 from rl.experiment.record import (
     AGENT,
@@ -79,6 +79,7 @@ class Training:
     settings: PPO settings, with values from the hardware plan instead of None.
     started: ``time.monotonic`` at the start.
     record: content of finished.json, with the results of the stages so far.
+    teacher: policy of --teacher, or None.
     pretrained: result of ``imitate`` and ``distill``; None without imitation.
     agent: result of ``ppo``.
     """
@@ -90,6 +91,7 @@ class Training:
     env: BatchVecEnv
     started: float
     record: RunRecord
+    teacher: NppPolicy | None = None
     pretrained: PretrainedPolicy | None = None
     agent: PPO = field(init=False)
 
@@ -114,7 +116,10 @@ def run_stages(setup: TrainingSetup, last: str = "report") -> Training:
     own_plan = plan.per_process(ranks.size)
     if setup.architecture.memory:
         segment_length(settings, own_plan)  # raises errors about rollout and segment lengths before imitation
-    env = make_env(setup.config, setup.data, setup.architecture, own_plan, setup.seed)
+    path = teacher_of(setup)
+    teacher = load_teacher(path, setup.config.frame_skip).to(plan.device) if path else None
+    also = teacher.observations if teacher and setup.config.teacher.kl_coef else ()
+    env = make_env(setup.config, setup.data, setup.architecture, own_plan, setup.seed, also=also)
     record = RunRecord(
         setup.architecture.name,
         setup.pretrained,
@@ -125,7 +130,7 @@ def run_stages(setup: TrainingSetup, last: str = "report") -> Training:
         plan,
         settings=sources,
     )
-    training = Training(setup, plan, own_plan, settings, env, started, record)
+    training = Training(setup, plan, own_plan, settings, env, started, record, teacher)
     if not ranks.rank:
         check_before_training(training)
     for stage in STAGES:
@@ -231,9 +236,8 @@ def train_bc_policy(
 
 def distill(training: Training) -> None:
     """Distil the teacher into the BC policy, or load the result; do nothing without a teacher."""
-    teacher = teacher_of(training.setup)
-    if training.pretrained is not None and teacher is not None:
-        training.pretrained = distill_teacher(training.setup, training.plan, training.pretrained, teacher)
+    if training.pretrained is not None and training.teacher is not None:
+        training.pretrained = distill_teacher(training.setup, training.plan, training.pretrained, training.teacher)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -313,6 +317,8 @@ def make_agent(training: Training) -> PPO:
         agent.policy.load_state_dict(start.weights)
     if start.has_reference:
         agent.set_reference(agent.policy)
+    if training.teacher is not None and setup.config.teacher.kl_coef > 0:
+        agent.set_teacher(training.teacher, setup.config.teacher.kl_coef)
     if (starts := training.env.sampler.starts) is not None:
         count = f"{starts.add(start.runs)} of {len(setup.data.train)} training levels"
         setup.log(f"start states: demonstrations of {count}, the agent's best runs on the others")

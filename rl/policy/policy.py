@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from gymnasium import spaces
 from stable_baselines3.common.torch_layers import MlpExtractor
 from torch import nn
@@ -249,6 +250,12 @@ class NppPolicy(nn.Module):
         device = self.device
         own = [key for key, part in ((SUBTASK, self.high_level), (RECURRENT_STATE, self.memory)) if part and key in obs]
         return {key: torch.from_numpy(obs[key]).to(device) for key in (*self.observations, *own)}
+
+    @torch.no_grad()
+    def log_probs(self, obs: Mapping[str, np.ndarray], rows: slice) -> torch.Tensor:
+        """Return log-probabilities float32[n, 6] for the rows of observations [N, ...], which may have other keys, too."""
+        inputs = self.to_tensors({key: obs[key][rows] for key in self.observations})
+        return F.log_softmax(self.logits_and_values(inputs)[0].float(), dim=1)
 
     @torch.no_grad()
     def predict(

@@ -15,5 +15,5 @@ def test_tests_of_failures_exist():
     assert not missing, f"docs/lab/failures.md names {', '.join(missing)}: a renamed test needs its new name there"
 
 
-def test_every_failure_has_a_row():
+def test_all_failures_have_rows():
     assert re.findall(r"^\| F(\d+) \|", FAILURES, re.MULTILINE) == [str(i) for i in range(1, NUM_FAILURES + 1)]

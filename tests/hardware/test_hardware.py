@@ -363,7 +363,7 @@ def test_memory_on_gpus_excludes_update_and_rollout_from_the_host():
     ],
 )
 @pytest.mark.parametrize("observations", [layout.ALL, layout.VISION_FREE])
-def test_profiles_on_their_machines(name, expected, observations):
+def test_hardware_profiles_on_matching_machines(name, expected, observations):
     chosen = plan(observations, PlanRequest(profile=name), machine=PROFILES[name].machine())
     found = (chosen.num_envs, chosen.rollout_length, chosen.minibatch_size, chosen.learning_rate, chosen.precision)
     assert (*found, chosen.gpus) == expected

@@ -37,13 +37,13 @@ def written(text, name="mine.toml"):
     return ["--config", name]
 
 
-def test_every_setting_has_a_flag_except_bc_seed():
+def test_all_settings_but_bc_seed_have_flags():
     without = {f"{section}.{known.name}" for _, section, known in known_settings() if not known.flag}
     assert without == {"bc.seed"}
     assert {known.flag for _, known in SETTINGS} <= FLAGS.keys()
 
 
-def test_every_setting_is_read_from_a_file_and_from_text(folder):
+def test_all_settings_read_from_file_and_text(folder):
     path = folder / "one.toml"
     for section, known in SETTINGS:
         value = {int: 5, float: 0.25, bool: True, str: "x", Path: "p"}[known.kind]

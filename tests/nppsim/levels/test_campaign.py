@@ -303,7 +303,7 @@ def test_levels_command_many_lines_is_fast(tmp_path, capsys):
     assert "4000 levels: 4000 exact" in capsys.readouterr().out
 
 
-def test_level_facts_of_many_levels_are_those_of_single_ones():
+def test_level_facts_of_many_levels_equal_single_levels():
     levels = [generate("simple", seed)[0] for seed in range(4)] * 60
     assert list(level_facts(levels)) == [next(level_facts([level])) for level in levels]
 

@@ -21,7 +21,7 @@ def test_ratios_of_constant_times_are_exact():
     assert "no interval" in str(alone)
 
 
-def test_pairs_cancel_what_they_share():
+def test_paired_differences_cancel_shared_variance():
     """Both sides slow down together: the paired interval stays narrow, the unpaired one cannot."""
     shared = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     paired, unpaired = mean_of_ratios(1.1 * shared, shared), ratio_of_means(1.1 * shared, shared)
@@ -43,11 +43,11 @@ def test_intervals_have_their_nominal_coverage():
     (0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (5, 10, 0.2366, 0.7634), (1, 1, 0.2065, 1.0),
     (95, 100, 0.8882, 0.9785), (990, 1000, 0.9817, 0.9946),
 ])  # fmt: skip
-def test_wilson_intervals_are_those_of_the_textbook(wins, trials, low, high):
+def test_wilson_intervals_equal_textbook_values(wins, trials, low, high):
     assert wilson(wins, trials) == pytest.approx((low, high), abs=1e-4)
 
 
-def test_one_sided_bounds_have_another_quantile():
+def test_one_sided_bound_uses_one_sided_quantile():
     assert wilson(70, 100, 1.645) == pytest.approx((0.6198, 0.7690), abs=1e-3)
 
 
@@ -57,7 +57,7 @@ def test_wilson_without_trials_and_with_invalid_counts():
         wilson(3, 2)
 
 
-def test_the_interval_solves_its_defining_equation():
+def test_interval_solves_defining_equation():
     low, high = wilson(37, 120)
     for p in (low, high):
         assert abs(37 / 120 - p) == pytest.approx(1.959963984540054 * np.sqrt(p * (1 - p) / 120), abs=1e-12)
@@ -87,7 +87,7 @@ def test_episodes_on_one_level_are_not_independent():
     assert 0.9 <= coverage(levels_that_differ, lambda wins: bounds(wins / 10), 0.5) <= 0.99
 
 
-def test_one_episode_per_level_is_wilsons_case():
+def test_one_episode_per_level_equals_wilson_interval():
     def draw(rng):
         return rng.binomial(1, 0.8, 150)
 
@@ -114,7 +114,7 @@ def test_seeds_that_do_not_differ_hardly_widen_it():
     assert alone_high - alone_low <= high - low + 1e-9 <= 1.15 * (alone_high - alone_low)
 
 
-def test_pairs_of_levels_cancel_how_hard_they_are():
+def test_paired_differences_cancel_level_difficulty():
     rng = np.random.default_rng(3)
     easiness = rng.beta(0.5, 0.5, 400)
     a, b = rng.binomial(10, easiness) / 10, rng.binomial(10, 0.9 * easiness) / 10
@@ -124,7 +124,7 @@ def test_pairs_of_levels_cancel_how_hard_they_are():
     assert low_a < high_b, "each alone is too uncertain to tell them apart"
 
 
-def test_a_mean_over_levels_weighs_them_and_every_seed_alike():
+def test_mean_over_levels_weights_levels_and_seeds_equally():
     values = np.array([[1.0, 0.0, 0.5], [0.0, 0.0, 1.0]])
     assert mean_over_levels(values).value == pytest.approx(2.5 / 6)
     assert mean_over_levels(values, weights=[2, 1, 1]).value == pytest.approx((2 * 0.5 + 0 + 0.75) / 4)
@@ -151,7 +151,7 @@ def test_values_without_a_mean_over_levels_are_refused(values, weights):
         mean_over_levels(values, weights)
 
 
-def test_a_large_table_is_redrawn_in_parts():
+def test_large_table_bootstrapped_in_chunks():
     rng = np.random.default_rng(4)
     found = mean_over_levels(rng.random((2, 1000)))
     assert found.low < 0.5 < found.high and found.high - found.low < 0.08

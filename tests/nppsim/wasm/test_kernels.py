@@ -61,7 +61,7 @@ def test_binary_is_small(module):
 
 @needs_linker
 @pytest.mark.skipif("NPPSIM_WASM_BUILD" not in os.environ, reason="takes minutes; run by: make test-wasm")
-def test_a_build_gives_the_same_bytes():
+def test_build_is_reproducible():
     if build.tools(shutil.which("wasm-ld")) != INTERFACE["tools"]:
         pytest.skip("the binaries were built with other versions of the tools")
     subprocess.run([sys.executable, "-m", "nppsim.wasm", "--check"], cwd=ROOT, check=True)
@@ -179,7 +179,7 @@ def test_fmod_equals_the_remainder_of_javascript():
 
 @needs_node
 @needs_linker
-def test_a_million_angles_have_the_digest_of_record(tmp_path):
+def test_million_angles_equal_stored_digest(tmp_path):
     """The module is built here, because no shipped entry has only angles as arguments."""
     trigonometry = importlib.import_module("tests.nppsim.physics.test_trigonometry")
     code = (

@@ -123,7 +123,7 @@ def test_doctor_runs_checks_chosen_by_name_or_group():
     assert [one.check for one in done.results if one.group == "config"] == ["the_plan_fits_the_machine"]
 
 
-def test_every_check_belongs_to_a_group():
+def test_all_checks_belong_to_groups():
     assert {one.group for one in CHECKS} == set(GROUPS)
 
 

@@ -49,7 +49,7 @@ def test_most_draws_are_of_the_stage_and_some_of_every_category():
     assert within == pytest.approx([within.sum() / 3] * 3), "levels of one stage are equally likely"
 
 
-def test_a_stage_ends_when_its_success_is_surely_above_the_threshold():
+def test_stage_ends_when_lower_bound_exceeds_threshold():
     sampler = made()
     play(sampler, "simplest", wins(300, 0.62))
     assert sampler.stage == "simplest", "62 % of 300 may as well be 58 %"
@@ -62,7 +62,7 @@ def test_a_stage_ends_when_its_success_is_surely_above_the_threshold():
     assert event["episode"] == event["episodes_in_stage"] == 600
 
 
-def test_a_stage_does_not_end_before_the_minimum_of_episodes():
+def test_stage_lasts_minimum_number_of_episodes():
     sampler = made()
     play(sampler, "simplest", wins(299, 1.0))
     assert sampler.stage == "simplest"
@@ -70,7 +70,7 @@ def test_a_stage_does_not_end_before_the_minimum_of_episodes():
     assert sampler.stage == "simpler"
 
 
-def test_a_minimum_above_what_is_looked_back_on_can_be_reached():
+def test_minimum_above_window_is_reachable():
     sampler = made(replace(PLAIN, min_episodes=1500))
     play(sampler, "simplest", wins(1499, 1.0))
     assert sampler.stage == "simplest"
@@ -114,7 +114,7 @@ def test_luck_does_not_end_a_stage():
     assert passed < 10
 
 
-def test_a_success_clearly_above_the_threshold_ends_a_stage_soon():
+def test_high_success_ends_stage_early():
     rng = np.random.default_rng(0)
     for seed in range(20):
         sampler = make_sampler(["simplest", "simpler"], replace(PLAIN, threshold=0.7), seed)
@@ -149,12 +149,12 @@ def test_earlier_stages_are_mixed_in_by_success(success, share):
     assert shares == pytest.approx([share / 4, share * 3 / 4, 0.95 - share, 0.05])
 
 
-def test_the_mixing_share_can_be_fixed():
+def test_mixing_share_setting_is_used():
     sampler = made(replace(PLAIN, start_stage="simpler", mixing_share=0.2))
     assert sampler.metrics()["curriculum/earlier_share"] == pytest.approx(0.88 * 0.2 + FLOOR), "what is drawn"
 
 
-def test_the_least_number_of_episodes_is_projected():
+def test_minimum_number_of_episodes_is_projected():
     sampler = made()
     assert sampler.metrics()["curriculum/updates_to_minimum"] == 300, "nothing is known yet: one episode per update"
     for _ in range(2):
@@ -180,7 +180,7 @@ def test_after_the_last_stage_all_are_drawn_the_difficult_ones_more():
     assert (found["curriculum/success_rate"], found["curriculum/episodes_in_stage"]) == (0.5, 600)
 
 
-def test_a_stage_that_is_stuck_has_its_threshold_lowered_and_then_says_so():
+def test_stuck_stage_lowers_threshold_then_warns():
     config = replace(PLAIN, auto_adjustment=True, adjustment_freq=400, min_threshold=0.52)
     sampler = made(config)
     thresholds = []
@@ -196,7 +196,7 @@ def test_a_stage_that_is_stuck_has_its_threshold_lowered_and_then_says_so():
     assert sampler.metrics()["curriculum/advancement_threshold"] == 0.6, "the next one begins with the full threshold"
 
 
-def test_a_stage_that_is_lost_goes_back_where_that_is_wished_for():
+def test_regression_returns_to_earlier_stage_if_enabled():
     for limit, stage in ((None, "simpler"), (0.3, "simplest")):
         sampler = made(replace(PLAIN, start_stage="simpler", regression_threshold=limit))
         play(sampler, "simpler", wins(300, 0.1))
@@ -204,7 +204,7 @@ def test_a_stage_that_is_lost_goes_back_where_that_is_wished_for():
     assert sampler.events[-1]["event"] == "regress"
 
 
-def test_it_goes_back_also_where_more_episodes_are_needed_than_are_looked_at():
+def test_regression_with_minimum_above_window():
     sampler = made(replace(PLAIN, start_stage="simpler", regression_threshold=0.3, min_episodes=RECENT + 500))
     play(sampler, "simpler", wins(RECENT, 0.1))
     assert sampler.stage == "simpler"
@@ -212,7 +212,7 @@ def test_it_goes_back_also_where_more_episodes_are_needed_than_are_looked_at():
     assert sampler.stage == "simplest"
 
 
-def test_single_stages_can_have_thresholds_of_their_own():
+def test_stages_can_have_own_thresholds():
     sampler = made(replace(PLAIN, stage_thresholds=("simpler=0.3",)))
     play(sampler, "simplest", [True] * 300)
     assert sampler.metrics()["curriculum/advancement_threshold"] == 0.3
@@ -220,7 +220,7 @@ def test_single_stages_can_have_thresholds_of_their_own():
         replace(PLAIN, stage_thresholds=("simpler:0.3",))
 
 
-def test_the_first_stage_can_be_chosen():
+def test_first_stage_setting_is_used():
     assert made(replace(PLAIN, start_stage="simple")).stage == "simple"
     with pytest.raises(ConfigError, match="--curriculum-start-stage"):
         made(replace(PLAIN, start_stage="complex"))

@@ -29,7 +29,7 @@ def play(sampler, outcomes):
 # Learnability
 
 
-def test_what_is_sometimes_won_is_drawn_most():
+def test_levels_won_sometimes_are_drawn_most():
     sampler = made("learnability", ["simplest"] * 3 + ["simple"] * 3 + ["complex"] * 3, uniform_share=0.0)
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -39,14 +39,14 @@ def test_what_is_sometimes_won_is_drawn_most():
     assert shares.argmax() == 1
 
 
-def test_an_even_share_is_left_for_all_levels():
+def test_uniform_share_of_all_levels_is_drawn():
     sampler = made("learnability", ["simplest"] * 9, uniform_share=0.3)
     for _ in range(30):
         play(sampler, {0: [True] * 50})
     assert sampler.probabilities().min() >= 0.3 / 9
 
 
-def test_a_level_with_few_episodes_is_judged_by_its_cell():
+def test_level_with_few_episodes_uses_statistics_of_its_cell():
     sampler = made("learnability", ["simplest"] * 30, uniform_share=0.0)
     strategy = sampler.strategy
     play(sampler, {level: [True] * 20 for level in range(1, 10)} | {0: [False]})
@@ -56,7 +56,7 @@ def test_a_level_with_few_episodes_is_judged_by_its_cell():
     assert variance[20] > 0.2, "another third was never played"
 
 
-def test_what_is_long_past_is_forgotten():
+def test_old_outcomes_are_forgotten():
     sampler = made("learnability", ["simplest"] * 3)
     for _ in range(10):
         play(sampler, {0: [False] * 200})
@@ -84,7 +84,7 @@ def test_levels_are_ranked_by_how_far_the_critic_was_off():
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.dictionaries(st.integers(0, 7), st.sampled_from([-2.0, 0.0, 0.5, 1.0]), min_size=1), max_size=8))
-def test_ranks_that_are_kept_up_to_date_are_those_of_a_sort(updates):
+def test_incremental_ranks_equal_sorted_ranks(updates):
     sampler = made("plr", ["simplest"] * 8, replay_temperature=0.7)
     score, last = {}, {}
     for now, advantages in enumerate(updates, 1):
@@ -109,7 +109,7 @@ def test_positive_scores_leave_disappointments_out():
     assert sampler.strategy.score.tolist() == pytest.approx([0, 0.1])
 
 
-def test_levels_that_were_never_played_come_first_and_old_ones_come_back():
+def test_unplayed_levels_first_and_stale_levels_replayed():
     sampler = made("plr", ["simplest"] * 10)
     learn(sampler, {0: [1.0], 1: [0.5]})
     assert sampler.probabilities()[2:] == pytest.approx(np.full(8, 0.1))
@@ -126,7 +126,7 @@ def test_how_much_goes_by_age_can_be_set():
     assert sampler.probabilities() == pytest.approx([0, 0, 0.5, 0.5])
 
 
-def test_the_temperature_of_the_paper_leaves_one_level():
+def test_temperature_of_paper_concentrates_on_one_level():
     sampler = made("plr", ["simplest"] * 4, replay_temperature=0.1)
     learn(sampler, {level: [float(level)] for level in range(4)})
     assert sampler.probabilities()[3] > 0.9
@@ -155,7 +155,7 @@ def averages(won, rate):
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=25), max_size=6))
-def test_averages_are_those_of_the_definition_however_episodes_are_spread_over_updates(updates):
+def test_averages_independent_of_episodes_per_update(updates):
     sampler = made("learning_progress", ["simplest"] * 3)
     for some in updates:
         sampler.record([level for level, _ in some], [won for _, won in some])
@@ -171,7 +171,7 @@ def test_averages_are_those_of_the_definition_however_episodes_are_spread_over_u
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 11), st.booleans()), max_size=60), max_size=12))
-def test_the_pool_keeps_its_size_and_nothing_is_left_of_levels_outside(updates):
+def test_pool_keeps_size_and_forgets_removed_levels(updates):
     sampler = made("learning_progress", ["simplest"] * 6 + ["simple"] * 6, active_levels=4)
     strategy = sampler.strategy
     for some in updates:
@@ -199,7 +199,7 @@ def test_levels_enter_the_pool_in_place_of_those_that_teach_least():
 
 
 @pytest.mark.parametrize("mastered_first", [False, True])
-def test_of_levels_that_teach_nothing_the_most_played_one_leaves_wherever_it_stands(mastered_first):
+def test_pool_removes_most_played_level_without_score(mastered_first):
     sampler = made("learning_progress", ["simplest"] * 40, active_levels=10)
     strategy = sampler.strategy
     inside, outside = np.flatnonzero(strategy.active), np.flatnonzero(~strategy.active)
@@ -216,7 +216,7 @@ def test_of_levels_that_teach_nothing_the_most_played_one_leaves_wherever_it_sta
     assert not stay[0]
 
 
-def test_levels_that_were_not_played_have_no_score_in_the_statistics():
+def test_unplayed_levels_have_no_score_in_statistics():
     sampler = made("learning_progress", ["simplest"] * 4 + ["simple"] * 4)
     assert not any(tag.startswith(("debug/", "per_label_stats/")) for tag in sampler.metrics())
     play(sampler, {0: [True] * 10, 1: [True] * 10})
@@ -269,11 +269,11 @@ def test_early_progress_counts_more_where_that_is_asked_for():
     assert first > 10 * late > 0
 
 
-def test_success_itself_is_scored_where_that_is_asked_for():
+def test_success_scored_directly_if_set():
     assert progress(lp_success_bonus=0.5).scores() == pytest.approx([0.02 + 0.035, 0.02 + 0.46], rel=1e-3)
 
 
-def test_a_temperature_makes_a_softmax_of_scores():
+def test_temperature_gives_softmax_of_scores():
     sampler = made("learning_progress", ["simplest"] * 4, lp_temperature=0.1, uniform_share=0.0)
     play(sampler, {level: [False] * 10 + [True] * 5 * level for level in range(4)})
     score = sampler.strategy.scores()
@@ -309,7 +309,7 @@ def test_learning_progress_own_rates_replace_those_of_the_preset():
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("basic_progress", [False, True])
-def test_every_preset_draws(preset, basic_progress):
+def test_all_presets_draw(preset, basic_progress):
     sampler = made("learning_progress", ["simplest"] * 10, preset=preset, basic_progress=basic_progress)
     rng = np.random.default_rng(0)
     for _ in range(5):

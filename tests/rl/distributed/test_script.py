@@ -33,7 +33,7 @@ def flags(tmp_path_factory):
     ]  # fmt: skip
 
 
-def test_script_num_processes_launches_them(flags, monkeypatch):
+def test_script_num_processes_launches_processes(flags, monkeypatch):
     """What they do is tested below, and what the launcher does in test_two_processes.py."""
     started = []
     monkeypatch.setattr(train, "launch", lambda *given: started.append(given) or 7)

@@ -280,7 +280,7 @@ def untrained(tmp_path):
     return tmp_path
 
 
-def test_the_evaluation_script_prints_a_table_and_writes_results_and_films(script, untrained, capsys):
+def test_evaluate_script_writes_table_results_and_films(script, untrained, capsys):
     command = [untrained / "a.safetensors", "--levels", untrained / "levels", "--output-dir", untrained / "out"]
     assert script.main([*map(str, command), "--record-videos", "--max-videos-per-category", "1"]) == 0
     text = capsys.readouterr().out
@@ -373,7 +373,7 @@ def test_evaluate_script_support_grades_have_rows(script, untrained, monkeypatch
         assert ("left out: 1 of 3 levels" in text) == (grades == 2)
 
 
-def test_the_evaluation_script_refuses_bad_numbers(script, capsys):
+def test_evaluate_script_rejects_invalid_numbers(script, capsys):
     assert script.main(["a.safetensors", "--levels", "levels", "--video-fps", "0"]) == 2
     assert "--video-fps 0: give a whole number from 1 to 60" in capsys.readouterr().err
     assert script.main(["a.safetensors", "--levels", "levels", "--seed", "4294967296"]) == 2

@@ -27,7 +27,7 @@ ONE_PER_KIND = sorted({"simplified_hgt", "gat", *WITH_PARTS} - {"vision_free+dee
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_all_architectures_and_suffixes_are_covered():
+def test_all_architectures_and_suffixes_covered():
     assert {*ARCHITECTURES, *ALIASES} <= set(EVERY_NAME)
     chosen = [get_architecture(name) for name in ONE_PER_KIND]
     for part in ("graph", "attention", "player_frame", "global_view", "stacking", "deep", "memory", "subtasks"):
@@ -44,7 +44,7 @@ def wrong_formats(found):
 
 
 @pytest.mark.parametrize("name", ONE_PER_KIND)
-def test_every_architecture_is_pretrained_transferred_fine_tuned_resumed_saved_loaded_and_evaluated(name, tmp_path):
+def test_architecture_runs_all_stages(name, tmp_path):
     network = get_architecture(name)
     dataset = dataset_of(name, LEVELS)
     torch.manual_seed(3)

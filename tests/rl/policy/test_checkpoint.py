@@ -58,7 +58,7 @@ def tampered(path, **changes):
     return path
 
 
-def test_a_policy_is_restored_bit_for_bit(policy, saved):
+def test_policy_restored_bit_for_bit(policy, saved):
     torch.manual_seed(7)
     expected_draw = torch.rand(3)
     torch.manual_seed(7)
@@ -128,7 +128,7 @@ def test_training_continues_bit_for_bit(policy, tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(policy.parameters(), other.parameters(), strict=True))
 
 
-def test_a_failed_write_leaves_the_old_file_only(policy, saved, monkeypatch):
+def test_failed_write_leaves_old_file_only(policy, saved, monkeypatch):
     before = saved.read_bytes()
 
     def disk_full(descriptor):

@@ -86,7 +86,7 @@ def test_other_names_are_refused(name, message):
         get_architecture(name)
 
 
-def test_the_flag_gives_every_network_deep_heads():
+def test_deep_heads_flag_applies_to_all_networks():
     config = ExperimentConfig(experiment_name="x", architectures=("vision_free", "mlp_baseline"))
     assert config.networks == config.architectures
     deep = ExperimentConfig(
@@ -97,7 +97,7 @@ def test_the_flag_gives_every_network_deep_heads():
         ExperimentConfig(experiment_name="x", architectures=("vision_free+deep2",), heads=HeadsConfig(deep=True))
 
 
-def test_a_deep_policy_is_trained_transferred_saved_and_loaded(tmp_path):
+def test_deep_policy_runs_all_stages(tmp_path):
     """The audit finds no fault, every tensor learns, nothing depends on the mode, and a checkpoint brings it back."""
     torch.manual_seed(1)
     name = "vision_free+deep2"

@@ -52,7 +52,7 @@ def permuted(graph, rng):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_encoding_of_a_graph_does_not_depend_on_other_graphs(kind, graphs):
+def test_graph_encoding_independent_of_other_graphs(kind, graphs):
     network = layers(kind)
     together = network(GraphBatch.join(graphs, CPU))
     alone = torch.cat([network(GraphBatch.join([graph], CPU)) for graph in graphs])
@@ -61,7 +61,7 @@ def test_the_encoding_of_a_graph_does_not_depend_on_other_graphs(kind, graphs):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_order_of_nodes_changes_nothing(kind, graphs):
+def test_graph_encoding_independent_of_node_order(kind, graphs):
     network, graph = layers(kind), graphs[-1]
     other, place = permuted(graph, np.random.default_rng(0))
     first, second = (GraphBatch.join([some], CPU) for some in (graph, other))
@@ -91,7 +91,7 @@ def neighbours_of(batch, node):
     return [(k, int(batch.neighbours[node, k])) for k in torch.nonzero(batch.valid[node]).flatten().tolist()]
 
 
-def test_layers_are_their_definitions_node_by_node(graphs):
+def test_layers_equal_definitions_per_node(graphs):
     """Loops over nodes, heads and neighbours, by the papers' formulas."""
     batch, network = GraphBatch.join(graphs[-1:], CPU), GraphNetwork("", 1, 8, 2, 4)
     nodes, some = torch.randn(len(batch.features), 8), [0, 40, len(batch.features) - 1, len(batch.features) - 20]
@@ -146,7 +146,7 @@ def test_layers_are_their_definitions_node_by_node(graphs):
 
 
 @pytest.mark.parametrize(("heads", "size", "simple"), [(2, 8, False), (4, 8, True), (2, 4, False)])
-def test_the_loops_of_attention_and_their_gradients_are_those_of_plain_indexing(heads, size, simple, graphs):
+def test_attention_kernels_and_gradients_equal_plain_indexing(heads, size, simple, graphs):
     batch = GraphBatch.join(graphs[-2:], CPU)
     relation = torch.arange(NUM_SLOTS) % (1 if simple else 8)
     nodes, relations, width = len(batch.features), int(relation.max()) + 1, heads * size
@@ -173,7 +173,7 @@ def policy_and_obs(name, bank):
 
 
 @pytest.mark.parametrize("name", GRAPH_ARCHITECTURES)
-def test_a_decision_does_not_depend_on_the_minibatch_it_is_in(name, bank):
+def test_outputs_independent_of_minibatch(name, bank):
     policy, obs = policy_and_obs(name, bank)
     tensors = policy.to_tensors(obs)
     together = policy.logits_and_values(tensors)[0]
@@ -221,7 +221,7 @@ def test_minibatches_of_graphs_have_every_decision_once_and_few_environments():
     assert sorted(grouped_order(7, 5, 10, rng)) == list(range(35)), "sizes that do not divide"
 
 
-def test_a_policy_can_learn_from_the_graph_alone(bank):
+def test_policy_learns_from_graph_alone(bank):
     """Overfit check: only the graph shows whether a level has many mines."""
     policy, obs = policy_and_obs("vision_free_gcn", bank)
     tensors = {key: values[:1].expand(len(bank), *values.shape[1:]) for key, values in policy.to_tensors(obs).items()}

@@ -55,7 +55,7 @@ def test_mirror_image_is_the_observation_of_the_mirrored_level(played, key):
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_the_mirror_image_of_the_mirror_image_is_the_observation(played, key):
+def test_mirror_image_twice_is_identity(played, key):
     twice = mirror_image(key, mirror_image(key, played[0][key]))
     assert torch.allclose(twice.double(), played[0][key].double(), atol=1e-4)
     flat = played[0][key].flatten(1)
@@ -77,7 +77,7 @@ def test_outputs_for_mirror_images_are_mirrored(played, name):
     assert torch.allclose(values, also, atol=1e-4)
 
 
-def test_weights_are_those_of_the_plain_network():
+def test_weights_equal_plain_network():
     plain, mirrored = build_policy("vision_free"), build_policy("vision_free+mirror")
     mirrored.load_state_dict(plain.state_dict())
 

@@ -172,7 +172,7 @@ class Airy(Own):
         (Airy, r"odd cannot be expressed in ONNX \(.*\): a custom network"),
     ],
 )
-def test_a_module_that_onnx_cannot_express_is_an_error_of_one_line(module, message, monkeypatch):
+def test_module_unsupported_by_onnx_raises(module, message, monkeypatch):
     monkeypatch.setitem(architectures.ARCHITECTURES, "odd", replace(SMALL["own"], name="odd", module=module))
     policy = trained("odd")
     with pytest.raises(ExportError, match=message) as error:

@@ -67,7 +67,7 @@ def test_sampled_actions_are_repeated():
     assert changes == pytest.approx(40 * BURST / (MAX_REPEAT / 2) * 0.8, rel=0.3)
 
 
-def test_a_deadly_action_is_not_repeated():
+def test_deadly_action_not_repeated():
     player, rng = player_of(Waiting(), 1, PATIENCE), torch.Generator().manual_seed(0)
     seen = [decide(player, [1.0], rng)[0] for _ in range(PATIENCE + 1)]
     for _ in range(BURST - 1):

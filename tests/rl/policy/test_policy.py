@@ -109,14 +109,14 @@ def test_output_sizes_of_the_baseline_are_as_designed():
 # ------------------------------------------------------------------ completeness
 
 
-def test_every_trainable_tensor_gets_a_gradient(policy, obs):
+def test_all_trainable_tensors_have_gradients(policy, obs):
     logits, values = policy.logits_and_values(policy.to_tensors(obs))
     (F.cross_entropy(logits, torch.arange(32) % 6) + values.square().mean()).backward()
     silent = [name for name, p in policy.named_parameters() if p.grad is None or not p.grad.any()]
     assert silent == []
 
 
-def test_every_observation_key_changes_the_output(policy, obs):
+def test_all_observation_keys_change_output(policy, obs):
     before = policy.logits_and_values(policy.to_tensors(obs))
     for key in policy.observations:
         other = obs | {key: random_observations((key,), 32, seed=9)[key]}
@@ -125,7 +125,7 @@ def test_every_observation_key_changes_the_output(policy, obs):
         assert not torch.equal(before[1], after[1]), key
 
 
-def test_every_float_component_and_every_pixel_plane_has_a_gradient_towards_the_output(policy, obs):
+def test_all_inputs_have_gradients(policy, obs):
     tensors = policy.to_tensors(obs)
     floats = [key for key in tensors if tensors[key].dtype == torch.float32]
     for key in floats:
@@ -135,25 +135,25 @@ def test_every_float_component_and_every_pixel_plane_has_a_gradient_towards_the_
         assert (tensors[key].grad.abs().sum(dim=0) > 0).all(), key
 
 
-def test_every_part_of_the_images_has_an_effect(policy, obs):
+def test_all_image_regions_change_output(policy, obs):
     assert not any(parts_without_effect(policy, policy.to_tensors(obs)).values())
 
 
-def test_all_layers_exist_before_the_first_batch_and_the_optimiser_holds_them(policy, obs):
+def test_all_parameters_exist_at_construction_and_are_in_optimiser(policy, obs):
     before = list(policy.state_dict())
     policy.act(obs, deterministic=True)
     assert list(policy.state_dict()) == before
     check_optimiser_coverage(policy)
 
 
-def test_the_state_dict_holds_each_tensor_once(policy):
+def test_state_dict_has_each_tensor_once(policy):
     state = policy.state_dict()
     pointers = [tensor.data_ptr() for tensor in state.values()]
     assert len(set(pointers)) == len(pointers)
     assert not [name for name in state if name.startswith(("pi_", "vf_"))]
 
 
-def test_there_is_no_layer_that_behaves_differently_in_training(policy, obs):
+def test_train_and_eval_modes_are_equal(policy, obs):
     tensors = policy.to_tensors(obs)
     policy.train()
     first = policy.logits_and_values(tensors)
@@ -166,7 +166,7 @@ def test_there_is_no_layer_that_behaves_differently_in_training(policy, obs):
 # ------------------------------------------------------------------ normaliser
 
 
-def test_the_normaliser_centres_scales_and_clamps(policy):
+def test_normaliser_centres_scales_and_clamps(policy):
     sample = random_observations(policy.observations, 200)  # the data that the statistics come from
     normalize = policy.features_extractor.normalize
     vectors = normalize(policy.to_tensors(sample))
@@ -178,7 +178,7 @@ def test_the_normaliser_centres_scales_and_clamps(policy):
     assert normalize(policy.to_tensors(wild)).max() == 10
 
 
-def test_the_normaliser_is_in_the_state_dict_and_frozen(policy, obs):
+def test_normaliser_in_state_dict_and_frozen(policy, obs):
     buffers = {name: tensor.clone() for name, tensor in policy.state_dict().items() if ".normalize." in name}
     names = {name.rpartition(".")[2] for name in buffers}
     assert names == {"mean", "std", "divisor", "count", "fingerprint"}
@@ -200,7 +200,7 @@ def test_statistics_can_be_read_from_the_network(policy):
         np.testing.assert_allclose(found.std[key], wanted.std[key], rtol=1e-12)
 
 
-def test_a_policy_without_statistics_refuses_to_act():
+def test_policy_without_statistics_raises():
     policy = build_policy("vision_free")
     assert policy.statistics is None
     with pytest.raises(StatisticsError, match="no observation statistics yet"):
@@ -212,7 +212,7 @@ def test_statistics_of_another_layout_are_refused():
         build_policy("vision_free", statistics_of(random_observations(layout.ALL, 3)))
 
 
-def test_weights_of_another_layout_are_refused_even_if_all_shapes_fit(policy):
+def test_weights_of_other_layout_raise_despite_equal_shapes(policy):
     state = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
     state["features_extractor.normalize.fingerprint"][0] ^= 1
     with pytest.raises(StatisticsError, match="trained on observation layout"):
@@ -296,7 +296,7 @@ def test_distinct_patches_are_all_patches_once_each(frames, values):
 
 
 @pytest.mark.parametrize(("key", "grid"), [("player_frame", (7, 7)), ("global_view", (11, 5))])
-def test_an_image_encoder_is_a_plain_convolution_and_a_linear_layer(key, grid):
+def test_image_encoder_equals_convolution_and_linear_layer(key, grid):
     """The patches' layer is a convolution whose stride is its size."""
     encoder = build_policy("mlp_baseline").features_extractor.images[key]
     image = torch.from_numpy(random_observations((key,), 4)[key])
@@ -339,7 +339,7 @@ def test_observations_that_do_not_fit_are_refused(change, message):
         policy.act(observations, deterministic=True)
 
 
-def test_an_environment_without_a_needed_key_is_refused_at_construction():
+def test_environment_without_needed_key_raises_at_construction():
     with pytest.raises(ObservationError, match="does not compute"):
         NppPolicy(
             observation_space(("state", "reachability", "entities", "switches", "hazards")), architecture="vision_free"
@@ -367,12 +367,12 @@ def test_samples_have_the_frequencies_of_the_softmax():
     torch.testing.assert_close(found, logits[0].softmax(0), atol=5e-3, rtol=0)
 
 
-def test_an_unknown_precision_is_refused(policy):
+def test_unknown_precision_raises(policy):
     with pytest.raises(ValueError, match="unknown precision 'fp16'"):
         policy.precision = "fp16"
 
 
-def test_the_policy_can_learn_a_rule_hidden_in_the_surroundings():
+def test_policy_learns_rule_of_local_map():
     """Overfit check: the action depends on one cell of the local map and one component of the state."""
     observations = random_observations(layout.VISION_FREE, 128)
     policy = build_policy("vision_free", statistics_of(observations), precision="bf16")

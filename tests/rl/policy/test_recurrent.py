@@ -31,7 +31,7 @@ def naive(memory, features, states, follows):
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 30), share=st.floats(0.0, 1.0))
-def test_sequences_are_those_of_a_cell_stepped_by_hand(seed, rows, share):
+def test_sequences_equal_manually_stepped_cell(seed, rows, share):
     torch.manual_seed(seed)
     memory, features, states = (
         RecurrentLayer(5, 3),
@@ -96,7 +96,7 @@ def test_get_architecture_names_without_gru_raise(name, message):
         get_architecture(name)
 
 
-def test_weights_of_a_memory_are_transferred_and_compared_with_something_in_it():
+def test_recurrent_weights_transferred_and_compared_with_state():
     (clone, obs), (other, _) = made_up_policy(NAME, rows=40), made_up_policy(NAME, rows=40)
     probe = {key: values.numpy() for key, values in obs.items()}
     report = transfer(clone.state_dict(), other)
@@ -146,7 +146,7 @@ def test_recurrent_player_resets_states_at_episode_starts():
         np.testing.assert_array_equal(player.states, states.numpy())
 
 
-def test_the_memory_is_float32_for_any_precision():
+def test_recurrent_state_float32_for_any_precision():
     policy, obs = made_up_policy(NAME, rows=4)
     policy.precision = "bf16"
     with torch.no_grad():

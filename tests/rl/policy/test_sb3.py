@@ -38,7 +38,7 @@ def test_plain_ppo_plays_the_default_environment():
     assert action in range(6)
 
 
-def test_the_example_of_the_batched_environment_runs(monkeypatch):
+def test_batched_environment_example_runs(monkeypatch):
     """The examples of its docstring run on the shipped levels, in small."""
     example = "".join(re.findall(r"^    .*\n", rl.ppo.vec_env.__doc__, re.MULTILINE))
     small = example.replace("100_000", "16").replace("datasets/train", str(STARTER_LEVELS))
@@ -53,7 +53,7 @@ def test_the_example_of_the_batched_environment_runs(monkeypatch):
     assert names["env"].num_envs == 2
 
 
-def test_the_extractor_scales_all_observations():
+def test_extractor_scales_all_observations():
     env = NppEnv([straight()], layout.ALL)
     model = PPO("MultiInputPolicy", env, policy_kwargs={"features_extractor_class": ScaledFeatures}, **TINY)
     model.learn(8)
@@ -72,7 +72,7 @@ def test_the_extractor_scales_all_observations():
         ScaledFeatures(spaces.Dict({"picture": spaces.Box(0, 1, (3,))}))
 
 
-def test_the_extractor_takes_stacks():
+def test_extractor_accepts_stacks():
     env = make_sb3([straight()], num_envs=2, observations=layout.ALL[:7], stacking=Stacking(state=2), threads=1)
     PPO("MultiInputPolicy", env, policy_kwargs={"features_extractor_class": ScaledFeatures}, **TINY).learn(16)
 

@@ -74,7 +74,7 @@ def test_stacks_are_part_of_the_fingerprint():
     assert len(set(prints)) == 4
 
 
-def test_the_flags_give_every_network_stacks_before_its_heads():
+def test_stacking_flags_apply_to_all_networks():
     stacking = StackingConfig(state=True, state_size=3, padding="repeat")
     names = ("vision_free", "mlp_baseline+deep2")
     config = ExperimentConfig(experiment_name="x", architectures=names, stacking=stacking)
@@ -84,7 +84,7 @@ def test_the_flags_give_every_network_stacks_before_its_heads():
     assert replace(config, stacking=StackingConfig(state=True, state_size=1)).networks == names
 
 
-def test_every_frame_is_normalised_as_one_alone():
+def test_stacked_frames_normalised_like_single_frames():
     stacked = get_architecture("vision_free+state3").stacking
     statistics = ObservationStatistics(layout.VISION_FREE)
     rng = np.random.default_rng(0)
@@ -118,7 +118,7 @@ def test_images_of_a_stack_are_channels():
     torch.testing.assert_close(cnn(images), wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_every_frame_of_a_stack_has_an_effect(made_up):
+def test_all_stacked_frames_change_output(made_up):
     policy, obs = made_up
     sample = policy.to_tensors(obs)
     before = policy.logits_and_values(sample)[0]
@@ -142,7 +142,7 @@ def test_checkpoints_restore_stacks(made_up, tmp_path):
     assert check_same_policy(policy, fresh, obs) == 1.0
 
 
-def test_gymnasiums_shapes_are_read_too_and_single_frames_are_refused(made_up):
+def test_gymnasium_shapes_accepted_and_single_frames_raise(made_up):
     policy, obs = made_up
     flat = flatten_vectors(obs)
     acted, _ = policy.predict(flat, deterministic=True)

@@ -57,7 +57,7 @@ def follow(sim, subtask, action, longest=1000):
     raise AssertionError("it never ends")
 
 
-def test_the_exits_switch_is_taken():
+def test_exit_switch_subtask_completes():
     sim = start(corridor(spawn=20, switch=30, door=80))
     assert can(sim) == {"exit_switch", "explore"}
     count, completed = follow(sim, EXIT_SWITCH, RIGHT)
@@ -67,7 +67,7 @@ def test_the_exits_switch_is_taken():
     assert can(sim) == {"exit", "explore"}
 
 
-def test_a_door_is_opened():
+def test_door_subtask_completes():
     sim = start(LOCKED)
     assert can(sim) == {"exit_switch", "locked_door", "explore"}
     assert follow(sim, LOCKED_DOOR, RIGHT)[1]
@@ -75,14 +75,14 @@ def test_a_door_is_opened():
     assert "locked_door" not in can(sim)
 
 
-def test_the_exit_ends_the_episode():
+def test_exit_subtask_ends_episode():
     sim = start(corridor(spawn=20, switch=30, door=40))
     follow(sim, EXIT_SWITCH, RIGHT)
     assert follow(sim, EXIT, RIGHT)[1] is False  # which the caller knows better, who knows the outcome
     assert sim.terminated[0]
 
 
-def test_a_mine_is_passed():
+def test_mine_subtask_completes():
     sim = start(MINED)
     assert can(sim) == {"exit_switch", "mine", "explore"}
     begun = quantities(sim.obs)
@@ -112,7 +112,7 @@ def test_targets_are_offsets_to_entities():
     assert found[EXIT].tolist() == found[MINE].tolist() == [0, 0]  # not open, none near
 
 
-def test_the_low_level_observes_only_its_subtask():
+def test_low_level_observes_only_its_subtask():
     sim = start(LOCKED)
     obs = {key: torch.from_numpy(values) for key, values in sim.obs.items()}
     found = subtask_features(obs, torch.tensor([[LOCKED_DOOR, 10]]), max_decisions=20)[0].view(len(SUBTASKS), -1)

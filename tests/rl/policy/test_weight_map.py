@@ -28,7 +28,7 @@ def small(**sizes):
     return nn.ModuleDict({name: nn.Linear(*size) for name, size in sizes.items()})
 
 
-def test_a_whole_policy_is_transferred_normaliser_included():
+def test_transfer_copies_policy_and_normaliser():
     source, target = make_policy(1), make_policy(2)
     probe = observations(300, seed=5)
     with pytest.raises(WeightTransferError, match="features of the two policies differ"):
@@ -47,7 +47,7 @@ def without(policy, *parts):
     return {name: tensor for name, tensor in policy.state_dict().items() if not name.startswith(parts)}
 
 
-def test_a_fresh_value_head_is_unchanged():
+def test_transfer_leaves_fresh_value_head_unchanged():
     source, target = make_policy(1), make_policy(2)
     before = target.value_net.weight.clone()
     critic = ("value_net.", "mlp_extractor.value_net.")
@@ -57,7 +57,7 @@ def test_a_fresh_value_head_is_unchanged():
     assert check_same_policy(source, target, observations(100)) == 1.0
 
 
-def test_a_fresh_actor_acts_differently():
+def test_transfer_with_fresh_actor_changes_actions():
     source, target = make_policy(1), make_policy(2)
     heads = ("action_net.", "mlp_extractor.policy_net.")
     transfer(without(source, *heads), target, fresh=heads)
@@ -75,7 +75,7 @@ def test_a_fresh_actor_acts_differently():
         (small(a=(2, 2)), small(a=(2, 2)), {"fresh": ["a.bias"]}, "copied, but listed in fresh: a.bias"),
     ],
 )
-def test_any_deviation_is_an_error_that_lists_the_tensors_and_changes_nothing(source, target, arguments, message):
+def test_transfer_of_unexpected_tensors_raises_and_changes_nothing(source, target, arguments, message):
     before = {name: tensor.clone() for name, tensor in target.state_dict().items()}
     with pytest.raises(WeightTransferError, match=message):
         transfer(source.state_dict(), target, **arguments)

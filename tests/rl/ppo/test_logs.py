@@ -59,7 +59,7 @@ def test_settings_are_in_tensorboard_once(tmp_path):
     assert len(found.PluginTagToContent("hparams")) == 2
 
 
-def test_columns_are_in_order_whenever_they_appear(tmp_path):
+def test_columns_stay_in_order_when_added_later(tmp_path):
     logger = Logger(None, [CSVOutput(tmp_path / "progress.csv")])
     for names in (["x/b", "train/loss"], ["time/fps", "x/a", "train/loss"], ["x/b"]):
         for name in names:

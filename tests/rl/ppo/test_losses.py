@@ -81,7 +81,7 @@ def our_samples(ppo, played):
     ("clip_range", "clip_range_vf", "ent_coef", "vf_coef", "max_grad_norm"),
     [(0.2, None, 0, 0.5, 1e9), (0.1, None, 0.1, 2, 0.3), (0.2, 0.5, 0.01, 1, 1e9)],
 )
-def test_losses_and_the_step_they_cause_are_those_of_stable_baselines3(
+def test_losses_and_optimiser_step_equal_stable_baselines3(
     seed, clip_range, clip_range_vf, ent_coef, vf_coef, max_grad_norm
 ):
     settings = {"clip_range": clip_range, "clip_range_vf": clip_range_vf, "ent_coef": ent_coef, "vf_coef": vf_coef}
@@ -121,7 +121,7 @@ def by_hand(**changes):
     return measured(ppo_losses(logits, torch.tensor([given["value"]]), samples, settings)), logits
 
 
-def test_one_decision_solved_by_hand():
+def test_losses_of_one_decision_computed_by_hand():
     parts, _ = by_hand()
     entropy = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
     # the ratio 0.75 / 0.5 = 1.5 is clipped to 1.2
@@ -144,7 +144,7 @@ def test_one_decision_solved_by_hand():
         (0.7, 2.0, 2 * 0.75 / 0.7),  # inside the clip range
     ],
 )
-def test_the_ratio_is_clipped_only_where_that_makes_the_gain_smaller(old, advantage, gain):
+def test_ratio_clipped_only_if_surrogate_decreases(old, advantage, gain):
     assert by_hand(old=old, advantage=advantage)[0].policy_gradient_loss == pytest.approx(-gain)
 
 
@@ -152,7 +152,7 @@ def random_log_probs(seed):
     return torch.randn(SAMPLES, ACTIONS, generator=torch.Generator().manual_seed(seed)).log_softmax(dim=1)
 
 
-def test_the_divergence_is_that_of_torch():
+def test_kl_divergence_equals_torch():
     cloned, present = random_log_probs(1), random_log_probs(2)
     expected = torch_kl_divergence(Categorical(logits=cloned), Categorical(logits=present))
     torch.testing.assert_close(kl_divergence(cloned, present), expected)
@@ -174,7 +174,7 @@ def pulled_losses(logits, cloned, **settings):
     return ppo_losses(logits, values, pulled_samples(cloned), LossWeights(0.2, 0.5, 0.01, **settings))
 
 
-def test_the_kl_penalty_adds_its_coefficient_times_the_divergence_from_the_bc_policy():
+def test_kl_penalty_adds_coefficient_times_divergence():
     logits, cloned = random_log_probs(2), random_log_probs(1)
     free, pulled = (measured(pulled_losses(logits, c, bc_kl_coef=0.3)) for c in (None, cloned))
     expected = torch_kl_divergence(Categorical(logits=cloned), Categorical(logits=logits)).mean().item()
@@ -183,7 +183,7 @@ def test_the_kl_penalty_adds_its_coefficient_times_the_divergence_from_the_bc_po
     assert measured(pulled_losses(cloned, cloned, bc_kl_coef=0.3)).bc_kl == pytest.approx(0, abs=1e-6)
 
 
-def test_the_kl_penalty_increases_the_probability_of_the_bc_policys_actions():
+def test_kl_penalty_increases_probability_of_reference_actions():
     """The gradient of KL(clone || policy) in the logits is policy minus clone, in probabilities."""
     logits, cloned = random_log_probs(2).requires_grad_(), random_log_probs(1)
     pulled_losses(logits, cloned).bc_kl.backward()

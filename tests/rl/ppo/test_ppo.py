@@ -133,7 +133,7 @@ def test_time_outs_are_bootstrapped_and_other_ends_are_not(monkeypatch):
     np.testing.assert_allclose(advantages[truncated], (expected - values.numpy())[truncated], rtol=1e-4, atol=1e-5)
 
 
-def test_the_sampler_and_the_logs_get_every_episode():
+def test_sampler_and_logs_receive_all_episodes():
     ours, scalars = make_ppo(frame_skip=16, rollout_length=64)
     roll_out(ours)
     row = logged(ours, scalars)
@@ -175,7 +175,7 @@ def test_actions_and_minibatches_are_independent_between_rollouts(reseeded):
     assert alike(*orders) == pytest.approx(1 if reseeded else 1 / 512, abs=0.02)
 
 
-def test_the_logged_speed_is_decisions_over_the_seconds_of_the_rollout():
+def test_logged_speed_is_decisions_per_second_of_rollout():
     ours, scalars = make_ppo()
     roll_out(ours)
     assert logged(ours, scalars)["sim/decisions_per_s"] == pytest.approx(ours.num_timesteps / ours.seconds)
@@ -229,7 +229,7 @@ def test_update_equals_stable_baselines3(max_grad_norm):
     assert row["train/approx_kl"] > 0
 
 
-def test_the_critic_warm_up_does_not_change_the_actor():
+def test_critic_warm_up_does_not_change_actor():
     ours, scalars = make_ppo(critic_warmup_max_updates=2, n_epochs=2, scale_value_loss=False)
     ours.set_reference(build_policy("vision_free", statistics()))
     before = weights(ours.policy)
@@ -253,7 +253,27 @@ def test_the_critic_warm_up_does_not_change_the_actor():
     assert logged(ours, scalars)["train/bc_kl"] > 0
 
 
-def test_without_a_bc_policy_there_is_no_warm_up_and_no_kl_penalty():
+def test_kl_penalty_to_teacher_with_other_observations():
+    """Stored log-probabilities are the teacher's; the penalty's weight falls linearly, and the policy approaches it."""
+    teacher = build_policy("vision_free_foresight", statistics(architecture="vision_free_foresight"))
+    teacher.action_net.weight.data.normal_(std=0.3, generator=torch.Generator().manual_seed(5))
+    ours, scalars = make_ppo(also=teacher.observations, total_timesteps=40 * 128, learning_rate=3e-3)
+    assert set(ours.policy.observations) < set(teacher.observations)
+    ours.set_teacher(teacher, 10.0)
+    divergences = []
+    for update in range(20):
+        shown = {key: ours.sim.obs[key].copy() for key in teacher.observations}
+        roll_out(ours)
+        stored = ours.rollout_buffer.teacher_log_probs
+        if update:  # roll_out resets the environments before the first rollout
+            torch.testing.assert_close(stored[0], teacher.log_probs(shown, slice(None)))
+        assert ours.loss_weights().bc_kl_coef == pytest.approx(10.0 * (1 - ours.progress))
+        ours.update()
+        divergences.append(logged(ours, scalars)["train/bc_kl"])
+    assert np.mean(divergences[-5:]) < 0.7 * divergences[0]
+
+
+def test_no_bc_policy_no_warm_up_no_kl_penalty():
     ours, scalars = make_ppo(learning_rate=1e-3)
     roll_out(ours)
     assert not ours.critic_only
@@ -270,7 +290,7 @@ def test_without_a_bc_policy_there_is_no_warm_up_and_no_kl_penalty():
         ([float("nan"), -2.0, 0.1, 0.4], 3),  # the maximum
     ],
 )
-def test_the_critic_learns_alone_until_it_explains_half_of_the_returns(monkeypatch, explained, alone):
+def test_critic_warm_up_ends_at_explained_variance_of_half(monkeypatch, explained, alone):
     ours, _ = make_ppo(critic_warmup_min_updates=1, critic_warmup_max_updates=3)
     ours.set_reference(build_policy("vision_free", statistics()))
     rollouts = iter(explained)
@@ -284,7 +304,7 @@ def test_the_critic_learns_alone_until_it_explains_half_of_the_returns(monkeypat
     assert ours.actor_updates == 4 - alone
 
 
-def test_the_learning_rate_warms_up_with_the_actors_first_updates():
+def test_learning_rate_warms_up_with_first_actor_updates():
     ours, scalars = make_ppo(
         critic_warmup_max_updates=1, critic_warmup_min_updates=1, learning_rate_warmup_updates=3, learning_rate=1e-3,
         anneal_learning_rate=False,
@@ -298,7 +318,7 @@ def test_the_learning_rate_warms_up_with_the_actors_first_updates():
     assert rates == pytest.approx([1e-3, 0.25e-3, 0.5e-3, 0.75e-3, 1e-3, 1e-3])
 
 
-def test_the_value_loss_counts_in_units_of_the_variance_of_the_returns():
+def test_value_loss_divided_by_variance_of_returns():
     """Ten times the rewards: the same loss for the actor, and one that is 100 times as large for the critic."""
 
     def update(factor, scaled):
@@ -320,7 +340,7 @@ def test_the_value_loss_counts_in_units_of_the_variance_of_the_returns():
     assert update(10, False)[0] - plain == pytest.approx(0.5 * 99 * value_loss, rel=1e-3)
 
 
-def test_the_kl_penalty_reduces_the_distance_to_the_bc_policy():
+def test_kl_penalty_reduces_distance_to_bc_policy():
     def distance_after(**settings):
         ours, scalars = make_ppo(**AT_ONCE, n_epochs=10, learning_rate=1e-3, target_kl=None, **settings)
         torch.manual_seed(9)
@@ -391,7 +411,7 @@ def test_schedules_follow_the_progress_of_training(done, share):
     assert row["train/bc_kl_coef"] == pytest.approx(0.4 * max(0, 1 - share / 0.5))
 
 
-def test_the_time_budget_counts_if_it_is_used_up_first():
+def test_progress_follows_time_budget_if_larger():
     ours, _ = make_ppo(time_budget_minutes=1)
     ours.num_timesteps = 1_000
     assert ours.progress == pytest.approx(0.1)
@@ -411,7 +431,7 @@ def test_non_finite_numbers_end_training_with_an_error():
         ours.update()
 
 
-def test_a_gradient_that_is_not_finite_is_noticed_after_the_last_step():
+def test_non_finite_gradient_raises_after_last_step():
     ours, _ = make_ppo(**AT_ONCE, minibatch_size=128, n_epochs=1)
     roll_out(ours)
     ours.policy.action_net.bias.register_hook(lambda gradient: gradient * torch.inf)

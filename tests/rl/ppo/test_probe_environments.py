@@ -130,7 +130,7 @@ def test_values_are_the_discounted_rewards():
         assert answers(ppo, sign, 0)[1] == pytest.approx(GAMMA * sign, abs=0.15)
 
 
-def test_an_action_that_pays_one_decision_later_is_learned():
+def test_delayed_reward_is_learned():
     """The right first action depends on the sign that is shown."""
 
     class Late(Probe):

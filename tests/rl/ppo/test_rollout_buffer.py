@@ -38,7 +38,7 @@ def estimate(buffer, last_values, gamma, gae_lambda):
     end_share=st.sampled_from([0, 0.1, 0.5, 1]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_advantages_and_returns_are_those_of_stable_baselines3(steps, envs, gamma, gae_lambda, end_share, seed):
+def test_advantages_and_returns_equal_stable_baselines3(steps, envs, gamma, gae_lambda, end_share, seed):
     ours, theirs = buffers(steps, envs, gamma, gae_lambda)
     rng = np.random.default_rng(seed)
     rewards, values = rng.normal(size=(2, steps, envs)).astype(np.float32)
@@ -69,7 +69,7 @@ def test_advantages_solved_by_hand():
     assert buffer.returns[:, 0].tolist() == [3.5, 2, 19]
 
 
-def test_every_decision_is_in_one_minibatch_and_a_short_last_one_is_dropped():
+def test_minibatches_partition_decisions_and_drop_short_last():
     buffer, _ = buffers(5, 4)
     drawn = [index.tolist() for index in buffer.minibatches(6, np.random.default_rng(0))]
     assert [len(index) for index in drawn] == [6, 6, 6]

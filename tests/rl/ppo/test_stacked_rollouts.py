@@ -124,7 +124,7 @@ def test_stacks_cost_bytes_not_copies():
     ).peak_bytes(8)
 
 
-def test_a_simulator_with_other_stacks_is_refused():
+def test_simulator_with_other_stacking_raises():
     ppo, _ = make_ppo(architecture=STATES, **SIZES)
     env = make_env(architecture="vision_free+state4-repeat")  # as long, but padded otherwise
     with pytest.raises(ValueError, match="the simulator shows .*repeat.*reads .*zero"):

@@ -19,7 +19,7 @@ BY_STAGE = CurriculumConfig(
 )
 
 
-def test_training_agrees_with_itself_when_the_stage_changes_and_when_it_changes_back():
+def test_stage_change_and_back_is_reproducible():
     ppo, scalars = make_ppo(curriculum=BY_STAGE)
     found = []
     for place in (1, 2, 0):  # of the stage that comes after this update
@@ -42,7 +42,7 @@ def test_training_agrees_with_itself_when_the_stage_changes_and_when_it_changes_
     assert [clip_range for *_, clip_range in found] == [0.2, 0.1, 0.2]
 
 
-def test_a_resumed_run_has_the_settings_of_its_stage():
+def test_resumed_run_has_settings_of_its_stage():
     ppo, other = make_ppo(curriculum=BY_STAGE)[0], make_ppo(curriculum=BY_STAGE, seed=3)[0]
     ppo.sampler.strategy.place = 1
     roll_out(ppo)

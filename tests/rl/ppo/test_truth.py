@@ -77,7 +77,7 @@ def test_advantages_are_sums_of_discounted_td_errors(steps, gamma, gae_lambda, e
         assert buffer.explained_variance() == pytest.approx(float(theirs), rel=1e-3, abs=1e-4)
 
 
-def test_with_lambda_1_returns_are_the_discounted_rewards_and_with_lambda_0_one_step_of_them():
+def test_gae_lambda_1_gives_discounted_rewards_and_lambda_0_one_step_returns():
     """Two decisions, rewards 1 and 2, values 10 and 20, then 40; gamma 1/2."""
     for gae_lambda, expected in ((1.0, [1 + 1 + 10, 2 + 20]), (0.0, [1 + 10, 2 + 20])):
         rewards, values = torch.tensor([[1.0], [2]]), torch.tensor([[10.0], [20]])
@@ -87,7 +87,7 @@ def test_with_lambda_1_returns_are_the_discounted_rewards_and_with_lambda_0_one_
         assert returns[:, 0].tolist() == expected
 
 
-def test_normalised_advantages_are_those_of_stable_baselines3():
+def test_normalised_advantages_equal_stable_baselines3():
     """Their formula, copied from PPO.train: unbiased standard deviation, 1e-8 beside it."""
     advantages = torch.randn(500, generator=torch.Generator().manual_seed(0)) * 3 + 1
     torch.testing.assert_close(normalized(advantages), (advantages - advantages.mean()) / (advantages.std() + 1e-8))
@@ -195,7 +195,7 @@ def test_update_equals_naive_computation():
 
 @pytest.mark.parametrize("threads", [2, 3])
 @pytest.mark.parametrize("critic_only", [False, True])
-def test_gradients_shared_among_threads_are_those_of_one_backward_pass(threads, critic_only):
+def test_gradients_of_threads_equal_one_backward_pass(threads, critic_only):
     """The real network and all terms of the loss; differences are below 1e-6 of a tensor's largest gradient."""
     ppo, _ = make_ppo(bc_kl_coef_start=0.3)
     roll_out(ppo)

@@ -105,7 +105,7 @@ def test_episodes_from_start_states_are_not_counted():
     assert counted == sampler.metrics()["curriculum/episodes"]
 
 
-def test_a_time_out_is_a_truncation_with_its_final_observation():
+def test_time_out_is_truncation_with_final_observation():
     env = make()
     limit = int(np.ceil(env.sim.bank.time_limit.max() / env.sim.frame_skip))
     seen = [info for _, _, _, infos in play(env, limit, action=0) for info in infos if info]
@@ -116,7 +116,7 @@ def test_a_time_out_is_a_truncation_with_its_final_observation():
         assert env.observation_space.contains(info["terminal_observation"])
 
 
-def test_the_sampler_gets_each_episode_once_with_its_level():
+def test_sampler_receives_each_episode_once_with_level():
     env = make(curriculum=False)
     played = np.zeros(3)
     for *_, infos in play(env, 300):
@@ -129,7 +129,7 @@ def test_the_sampler_gets_each_episode_once_with_its_level():
     assert metrics["curriculum_stages/simplest_success_rate"] == 1
 
 
-def test_the_curriculum_chooses_levels():
+def test_curriculum_chooses_levels():
     env = make(curriculum=True, num_envs=64)
     env.reset()
     assert env.get_attr("level").count(CATEGORIES.index("simplest")) > 48
@@ -149,7 +149,7 @@ def test_seeding_repeats_the_levels():
     assert [make(seed=1).sampler.draw(20).tolist()] != [make(seed=2).sampler.draw(20).tolist()]
 
 
-def test_the_terminal_observation_is_the_last_of_the_episode():
+def test_terminal_observation_is_last_of_episode():
     env, one = make(), BatchSimulator(LEVELS, 1, observations=("game_state", "reachability_features"), threads=1)
     env.set_options([{"level": level} for level in (0, 1, 2, 2)])
     env.reset()
@@ -243,7 +243,7 @@ def test_step_infos_are_separate_dictionaries():
     assert env.step(np.zeros(4, int))[-1] == [{}] * 4
 
 
-def test_a_curriculum_that_needs_advantages_is_an_error():
+def test_curriculum_that_needs_advantages_raises():
     sim = BatchSimulator(LEVELS, 2, observations=("game_state",), threads=1)
     env = BatchVecEnv(sim, make_sampler(CATEGORIES, CurriculumConfig(strategy="plr"), 0))
     env.reset()

@@ -186,7 +186,7 @@ def test_beam_starts_at_any_state_within_a_frame_limit():
     assert search.beam(BeamSettings(64), FrameBudget(300_000), most_frames=20) is None
 
 
-def test_no_polish_budget_returns_the_first_run():
+def test_no_polish_budget_returns_first_run():
     solution = solve(MINED, AGENT, SolveSettings(polish=0), threads=1)
     assert solution.run.frames == solution.first_frames
     assert solution.shortening == 0
@@ -215,7 +215,7 @@ def test_time_limit_replaces_the_default_budget():
     assert SolveSettings(seconds=60.0, budget=7).frames == 7
 
 
-def test_no_path_no_budget_or_no_time_gives_no_run():
+def test_no_path_budget_or_time_returns_none():
     walled_in = np.ones((23, 42), np.uint8)
     walled_in[5:8, 5:8] = walled_in[5:8, 20:23] = 0
     closed = Level.build(walled_in, (28, 30), exits=[((88, 30), (84, 30))])

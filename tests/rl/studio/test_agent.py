@@ -50,7 +50,7 @@ def beginner(tmp_path_factory):
     return checkpoints().load_agent(path)
 
 
-def test_the_shipped_agent_is_found_and_finishes_an_easy_level(agent):
+def test_shipped_agent_is_found_and_finishes_easy_level(agent):
     assert checkpoints().shipped_agent() == SHIPPED
     decisions = list(agent.play(straight()))
     run = nppsim.simulate(straight(), np.concatenate([one.inputs for one in decisions]))
@@ -59,7 +59,7 @@ def test_the_shipped_agent_is_found_and_finishes_an_easy_level(agent):
     assert all(one.outcome is None for one in decisions[:-1])
 
 
-def test_what_is_shown_is_what_it_acts_on(agent):
+def test_shown_outputs_are_those_acted_on(agent):
     """Probabilities that are drawn from, the value of that state, and every reward of the episode."""
     policy, _ = checkpoint.load_policy(SHIPPED)
     decisions = list(agent.play(straight(mine=True), deterministic=True))
@@ -79,7 +79,7 @@ def test_what_is_shown_is_what_it_acts_on(agent):
         assert sum(one.terms[term] for one in decisions) == pytest.approx(total)
 
 
-def test_an_episode_depends_on_its_seed_and_on_nobody_else(agent):
+def test_episode_depends_only_on_seed(agent):
     def actions(seed):
         return [one.action for one in agent.play(straight(mine=True), seed=seed)]
 
@@ -132,7 +132,7 @@ class _Small(torch.nn.Module):
         return torch.tanh(self.layer(seen["game_state"]))
 
 
-def test_an_exported_agent_is_watched_and_what_is_shown_is_what_it_acts_on(tmp_path, monkeypatch):
+def test_exported_agent_shown_outputs_are_those_acted_on(tmp_path, monkeypatch):
     pytest.importorskip("onnxscript", reason="onnxscript is not installed (extra: onnx)")
     small = Architecture("small", "", module=_Small, reads=("game_state",), fusion=(8,), heads=(8,))
     monkeypatch.setitem(architectures.ARCHITECTURES, "small", small)
@@ -151,7 +151,7 @@ def test_an_exported_agent_is_watched_and_what_is_shown_is_what_it_acts_on(tmp_p
     assert len(list(agent.evaluate([straight()], 2))) == 2
 
 
-def test_a_subtask_in_force_is_named(beginner):
+def test_active_subtask_is_named(beginner):
     assert next(beginner.play(straight())).note in ("exit switch", "locked door", "exit", "mine", "explore")
 
 
@@ -173,13 +173,13 @@ def test_more_tries_than_are_played_at_once_differ(beginner):
     assert all(abs(one.x - 6 * 24) < 30 for one in dead)  # at the mine
 
 
-def test_a_file_that_is_no_agent_is_refused(tmp_path):
+def test_file_without_agent_raises(tmp_path):
     (tmp_path / "agent.safetensors").write_bytes(b"nothing")
     with pytest.raises(CheckpointError, match="not a checkpoint"):
         checkpoints().load_agent(tmp_path / "agent.safetensors")
 
 
-def test_the_plugin_is_found_by_its_entry_point():
+def test_plugin_found_by_entry_point():
     if not entry_points(group=GROUP):
         pytest.skip("this installation is older than its entry point: install again")
     assert find_plugin().shipped_agent() == SHIPPED

@@ -20,7 +20,7 @@ def experiment(tmp_path_factory):
     return folder
 
 
-def test_an_experiment_tells_curves_and_progress(experiment):
+def test_experiment_document_has_curves_and_progress(experiment):
     document = read_experiment(experiment)
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert document["name"] == experiment.name
@@ -35,7 +35,7 @@ def test_an_experiment_tells_curves_and_progress(experiment):
     assert all(value > 0 for value in line["values"])
 
 
-def test_the_newest_weights_are_those_of_the_clone_until_there_are_others(experiment):
+def test_newest_weights_are_bc_policy_before_first_checkpoint(experiment):
     folder = experiment / "seed_1"
 
     def newest():
@@ -49,7 +49,7 @@ def test_the_newest_weights_are_those_of_the_clone_until_there_are_others(experi
         assert newest() == path.stem
 
 
-def test_an_experiment_that_has_not_begun_has_no_runs(tmp_path):
+def test_experiment_not_begun_has_no_runs(tmp_path):
     with pytest.raises(ResultsError, match="no config"):
         read_experiment(tmp_path)
     for text in ("[]", "nothing"):
@@ -71,7 +71,7 @@ def test_read_experiment_imports_plugins_only_if_trusted(tmp_path, monkeypatch):
     assert os.environ["OWN_PLUGIN"] == "loaded"
 
 
-def test_a_row_that_is_being_written_and_an_evaluation_before_training_are_understood(experiment):
+def test_unfinished_row_and_evaluation_before_training_are_read(experiment):
     table = experiment / "seed_1" / "progress.csv"
     whole = table.read_text()
     try:

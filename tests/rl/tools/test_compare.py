@@ -209,7 +209,7 @@ def test_three_runs_are_compared_with_the_first(tmp_path, capsys):
     assert run(old, fixed, broken, capsys=capsys)[0] == 1
 
 
-def test_runs_of_other_versions_are_compared_by_what_they_stored(tmp_path, capsys):
+def test_runs_of_other_versions_compared_by_stored_values(tmp_path, capsys):
     """One run has no digests, levels, host or resolved settings; the other has unknown settings."""
     old = stored(tmp_path / "old")
     for name in (TRAIL_FILE, HISTORY_FILE, "run.json"):
@@ -263,7 +263,7 @@ def test_incomparable_runs_end_in_one_error(tmp_path, capsys, what):
     assert (status, out) == (2, "") and len(err.splitlines()) == 1 and err.startswith("error: ")
 
 
-def test_find_runs_of_a_training_returns_it_alone(tmp_path):
+def test_find_runs_of_training_returns_one_run(tmp_path):
     folder = stored(tmp_path / "old", seeds=(1, 2))
     (found,) = find_runs(folder / "vision_free" / "seed_2")
     assert (found.label, found.seed) == ("vision_free", 2)

@@ -187,7 +187,7 @@ ONLY_WARN_OR_INFORM = {
 }
 
 
-def test_every_check_that_can_fail_has_its_fault():
+def test_all_failing_checks_have_faults():
     assert BY_NAME.keys() == FAULTS.keys() | ONLY_WARN_OR_INFORM
 
 
@@ -199,7 +199,7 @@ def test_check_of_a_fault_fails(name, parts, monkeypatch):
     assert result.remedy
 
 
-def test_every_input_has_an_effect_fails_for_a_constant_policy(parts):
+def test_input_effect_check_fails_for_constant_policy(parts):
     policy = changed_weights(parts["policy"], action_net_weight=torch.Tensor.zero_)
     result = BY_NAME["every_input_has_an_effect"].run(UPDATE, parts | {"policy": policy}, {})
     assert result.status == FAILED and "logits differ between decisions by 0" in result.message
@@ -245,7 +245,7 @@ def test_scalars_are_complete_ignores_zeros_of_the_critic_warm_up(tmp_path, kl, 
 
 
 @pytest.mark.parametrize(("late", "status"), [(900.0, OK), (500.0, WARNING)])
-def test_the_run_did_not_slow_down_warns_of_a_slower_end(tmp_path, late, status):
+def test_slowdown_check_warns_of_slower_end(tmp_path, late, status):
     with open_events(tmp_path / "tensorboard") as writer:
         for step in range(40):
             writer.add_scalar("sim/decisions_per_s", 1000.0 if step < 20 else late, step)

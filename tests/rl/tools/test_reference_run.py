@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 NEW_SEED = 11  # none of the reference's
 
 
-def test_a_new_seed_is_within_the_reference(tmp_path):
+def test_new_seed_within_reference_bands(tmp_path):
     assert NEW_SEED not in SEEDS
     report = check_run(train(tmp_path, NEW_SEED), load_reference(REFERENCE))
     assert not report.alarms, report.text()
@@ -28,7 +28,7 @@ def test_a_new_seed_is_within_the_reference(tmp_path):
     )
 
 
-def test_a_flipped_advantage_alarms(tmp_path, monkeypatch):
+def test_flipped_advantage_raises_alarm(tmp_path, monkeypatch):
     normalised = module.normalized
     monkeypatch.setattr(module, "normalized", lambda *arguments: -normalised(*arguments))
     report = check_run(train(tmp_path, NEW_SEED), load_reference(REFERENCE))
@@ -36,7 +36,7 @@ def test_a_flipped_advantage_alarms(tmp_path, monkeypatch):
     assert torch.get_num_threads() == 1
 
 
-def test_a_divergence_is_explained_by_the_changed_setting(tmp_path, capsys):
+def test_divergence_explained_by_changed_setting(tmp_path, capsys):
     small = {"updates": 2, "num_envs": 4, "rollout_length": 16, "minibatch_size": 64}
     for name, changes in (("old", {}), ("again", {}), ("new", {"gae_lambda": 0.92})):
         train(tmp_path / name, 1, **(small | changes))

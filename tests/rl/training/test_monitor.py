@@ -100,7 +100,7 @@ def test_evaluates_saves_and_uploads_between_updates(tmp_path):
     assert any("upload failed and will be tried again: the network is down" in line for line in lines)
 
 
-def test_a_checkpoint_that_differs_from_its_update_is_set_aside(tmp_path, monkeypatch):
+def test_checkpoint_with_other_digest_is_set_aside(tmp_path, monkeypatch):
     monitor, ppo, *_ = train(tmp_path)
     trail = DigestTrail(monitor.folder)
     trail.model = ppo
@@ -142,7 +142,7 @@ def test_evaluations_by_time(tmp_path):
     assert seldom.state()["evaluated_at"] == 7.0 and state["evaluated_at"] > 0
 
 
-def test_a_finished_run_does_not_start_again(tmp_path):
+def test_finished_run_is_not_restarted(tmp_path):
     monitor, ppo, lines, _ = train(tmp_path)
     monitor.save(monitor.checkpoints.final)
     fresh, _ = make_ppo(seed=1)
@@ -154,7 +154,7 @@ def test_a_finished_run_does_not_start_again(tmp_path):
     assert same_weights(fresh.policy, ppo.policy.state_dict())
 
 
-def test_a_checkpoint_of_another_version_or_with_other_frames_per_decision_is_an_error(tmp_path):
+def test_checkpoint_of_other_version_or_frame_skip_raises(tmp_path):
     """A version that lacks something that this one needs."""
     monitor, ppo, *_ = train(tmp_path)
     fresh, _ = make_ppo()
@@ -174,7 +174,7 @@ def test_a_checkpoint_of_another_version_or_with_other_frames_per_decision_is_an
         begin(monitor.config)
 
 
-def test_a_resumed_run_may_change_periods_and_early_stopping(tmp_path):
+def test_resume_accepts_changed_periods_and_early_stopping(tmp_path):
     """Periods and the best evaluation follow the current settings."""
     success = {3: 0.5, 6: 0.52, 7: 0.52, 8: 0.56}
 
@@ -204,7 +204,7 @@ def test_early_stopping_ends_training(tmp_path):
     assert {"at": 2 * ROLLOUT, "stopped": "no improvement"} in monitor.events
 
 
-def test_evaluations_while_only_the_critic_learns_do_not_end_training(tmp_path):
+def test_evaluations_during_critic_warm_up_do_not_end_training(tmp_path):
     _, ppo, _, _ = train(
         tmp_path, updates=4, bc_policy=make_bc_policy(), settings={"critic_warmup_min_updates": 5}, early_stopping=True,
         early_stopping_patience=1, early_stopping_min_evaluations=1, early_stopping_improvement=0.9,
@@ -226,7 +226,7 @@ def same_weights(policy, state):
     return all(torch.equal(tensor, state[name]) for name, tensor in policy.state_dict().items())
 
 
-def test_a_collapsed_policy_is_rolled_back_and_its_kl_penalty_increased(tmp_path, monkeypatch):
+def test_collapsed_policy_rolls_back_and_increases_kl_penalty(tmp_path, monkeypatch):
     """The BC policy finishes 50 % of the levels, PPO 60 % after an update; then its actor is overwritten with noise."""
     plays, seen = iter([0.5, 0.6, 0.1, 0.55, 0.65]), []
 
@@ -258,7 +258,7 @@ def test_a_collapsed_policy_is_rolled_back_and_its_kl_penalty_increased(tmp_path
     assert same_weights(ppo.policy, seen[4])
 
 
-def test_a_roll_back_restores_weights_and_optimiser_only(tmp_path):
+def test_roll_back_restores_weights_and_optimiser_only(tmp_path):
     ppo, _ = make_ppo()
     roll_out(ppo)
     ppo.update()
@@ -274,7 +274,7 @@ def test_a_roll_back_restores_weights_and_optimiser_only(tmp_path):
     assert all(torch.equal(moments[i]["exp_avg"], stored[i]["exp_avg"]) for i in moments), "for the next roll-back"
 
 
-def test_after_a_roll_back_to_the_bc_policy_the_learning_rate_warms_up_again(tmp_path):
+def test_learning_rate_warms_up_again_after_roll_back_to_bc_policy(tmp_path):
     """Its optimiser knows nothing of the actor there, and would make a first step as long as the whole rate."""
     plays = iter([0.5, 0.1, 0.5, 0.5, 0.5])
     settings = AT_ONCE | {"learning_rate_warmup_updates": 2}
@@ -309,7 +309,7 @@ def test_after_a_roll_back_to_the_bc_policy_the_learning_rate_warms_up_again(tmp
         ),
     ],
 )
-def test_the_best_policy_on_the_dev_levels_is_delivered(tmp_path, plays, delivered, text):
+def test_best_dev_policy_is_delivered(tmp_path, plays, delivered, text):
     results, seen = iter(plays), []
 
     def evaluate(policy, decisions):
@@ -323,7 +323,7 @@ def test_the_best_policy_on_the_dev_levels_is_delivered(tmp_path, plays, deliver
     assert len(seen) == 4
 
 
-def test_the_bc_policy_is_stored_with_its_trained_critic(tmp_path):
+def test_bc_policy_stored_with_trained_critic(tmp_path):
     """Two updates of the critic, one that spoils the actor; the BC policy and its critic are what was best."""
     plays, bc_policy = iter([0.5, 0.5, 0.5, 0.4]), make_bc_policy()
     monitor, ppo, _, _ = train(
@@ -348,7 +348,7 @@ def test_progress_and_both_speeds_are_logged_with_and_without_a_bar(tmp_path, mo
     assert speeds[0][0] == speeds[0][1]
 
 
-def test_an_untrained_actor_is_a_warning(tmp_path):
+def test_untrained_actor_warns(tmp_path):
     monitor, _, _, _ = train(tmp_path, updates=2, bc_policy=make_bc_policy(), settings={"critic_warmup_min_updates": 5})
     ((at, text),) = [one for one in events_of(monitor, "warning") if one[1].startswith("actor: ")]
     assert at == 2 * ROLLOUT and "lower --critic-warmup-max-updates" in text
@@ -405,7 +405,7 @@ def test_remote_results_are_used_when_the_next_evaluation_is_due(tmp_path):
     assert same_weights(ppo.policy, seen[ROLLOUT]) and same_weights(ppo.policy, best), "delivered"
 
 
-def test_a_resumed_run_repeats_the_pending_evaluation(tmp_path):
+def test_resume_repeats_pending_evaluation(tmp_path):
     """From the checkpoint after the third update, before it goes back; and where that is switched off from then on."""
     remote = Elsewhere(collapsed_at({}))
     whole, ppo, _, _ = train(tmp_path, updates=5, evaluate=remote.evaluate, bc_policy=make_bc_policy(), remote=remote)
@@ -437,7 +437,7 @@ def test_without_evaluations_there_is_no_roll_back(tmp_path):
         assert at == ([] if "eval_freq" in settings else [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT])
 
 
-def test_a_longer_schedule_restarts_the_kl_penalty_at_the_current_progress():
+def test_extended_training_restarts_kl_penalty_at_current_progress():
     ppo, _ = make_ppo(total_timesteps=4 * ROLLOUT, **AT_ONCE)
     ppo.learn(2 * ROLLOUT)
     ppo.kl_penalty_start, stored = 0.5, ppo.training_state()

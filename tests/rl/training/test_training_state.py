@@ -70,7 +70,7 @@ def changed(value, other, path, seen):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_checkpoint_restores_every_attribute_that_training_changes(case):
+def test_checkpoint_restores_all_changed_attributes(case):
     """Over more episodes than the longest window."""
     sizes = {"num_envs": 32, "minibatch_size": 512, "frame_skip": 16} | CASES[case]
     (trained, _), (fresh, _) = make_ppo(**sizes), make_ppo(**sizes, seed=1)

@@ -121,7 +121,7 @@ def test_audits_do_not_warn_about_sound_training(changes):
     assert all(not torch.equal(tensor, before[name]) for name, tensor in ppo.policy.named_parameters())
 
 
-def test_all_ratios_are_1_before_the_first_step():
+def test_ratios_are_1_before_first_step():
     """With the stored subtask and time, all ratios are 1 before the first step, whatever subtask is active then."""
     ppo, _ = hierarchical()
     roll_out(ppo)
@@ -160,7 +160,7 @@ def test_shares_and_durations_are_logged():
 # ------------------------------------------------------------------ from plain PPO, and from imitation
 
 
-def test_before_its_stage_it_is_plain_ppo_and_the_start_of_subtasks_changes_no_action():
+def test_before_its_stage_hierarchical_ppo_equals_ppo():
     ppo, scalars = hierarchical(from_stage="simpler", curriculum=STAGES)
 
     def once():
@@ -197,12 +197,12 @@ def test_before_its_stage_it_is_plain_ppo_and_the_start_of_subtasks_changes_no_a
     assert other.high_level_active
 
 
-def test_an_unknown_stage_is_an_error():
+def test_unknown_stage_raises():
     with pytest.raises(ConfigError, match=r"--hierarchical-from-stage medium: .*only simplest, simpler, mined"):
         make_ppo(architecture=NAME, from_stage="medium")
 
 
-def test_a_bc_policy_fills_the_low_level_and_other_tensors_are_fresh():
+def test_bc_policy_initialises_low_level_only():
     torch.manual_seed(3)
     clone = build_policy("vision_free", statistics())
     with torch.no_grad():
@@ -259,7 +259,7 @@ def test_evaluation_uses_subtasks(tmp_path):
     assert len(sequences) > 2
 
 
-def test_without_a_subtask_observation_the_most_probable_subtask_is_used():
+def test_missing_subtask_observation_uses_most_probable_subtask():
     """As at the start of an episode: for tools that look at single states, such as the search of ``solve``."""
     ppo, _ = hierarchical(learning_rate=3e-2, target_kl=None)
     roll_out(ppo)

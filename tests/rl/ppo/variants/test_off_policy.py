@@ -117,7 +117,7 @@ def test_later_epochs_use_targets_of_current_values_including_time_outs():
             assert torch.equal(getattr(buffer, name), value), f"{name} of the rollout has changed"
 
 
-def test_accumulated_gradients_are_those_of_one_large_minibatch():
+def test_accumulated_gradients_equal_one_large_minibatch():
     """Weights of the decisions and all losses included."""
     ppo, _ = make_ppo()
     roll_out(ppo)
@@ -152,7 +152,7 @@ def test_accumulated_gradients_are_those_of_one_large_minibatch():
     assert not torch.equal(found(25)[1][0], torch.zeros_like(gradients[0]))
 
 
-def test_an_update_of_accumulated_minibatches_is_that_of_larger_ones():
+def test_accumulated_minibatches_equal_larger_minibatches():
     def trained(**sizes):
         ppo, _ = make_ppo(n_epochs=2, seed=3, **sizes)
         roll_out(ppo)
@@ -170,7 +170,7 @@ def test_an_update_of_accumulated_minibatches_is_that_of_larger_ones():
     assert steps(accumulating) == steps(large) == {4} and steps(other) == {16}
 
 
-def test_backward_with_the_last_accumulated_minibatch_equals_training_on_every_fourth_one():
+def test_fault_last_accumulated_minibatch_equals_every_fourth_minibatch():
     """Subclasses can choose the minibatches whose gradients are accumulated."""
 
     def trained(last_only=False, ablated=False, **options):
@@ -249,7 +249,7 @@ def test_weighted_losses_and_clipped_values_match_their_formulas():
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options))
-def test_a_run_with_any_option_resumes_bit_for_bit(options):
+def test_run_with_option_resumes_bit_for_bit(options):
     settings = AT_ONCE | {"n_epochs": 2, "rollout_length": 32} | options
     ppo, _ = make_ppo(**settings)
     ppo.set_reference(ppo.policy)
@@ -323,7 +323,7 @@ def test_clip_ranges_are_lines_and_schedules_can_be_off():
     assert (still.ent_coef_at(1), still.learning_rate_at(1)) == (still.ent_coef_start, 1e-3)
 
 
-def test_the_clip_range_of_values_follows_its_schedule_and_is_logged():
+def test_value_clip_range_follows_schedule_and_is_logged():
     ppo, scalars = make_ppo(clip_range_vf=0.8, clip_range_vf_end=0.2, total_timesteps=256)
     for wanted in (0.5, 0.2):  # after 128 and 256 decisions
         roll_out(ppo)

@@ -111,7 +111,7 @@ def test_sequences_and_single_steps_give_equal_outputs():
 
 
 @pytest.mark.parametrize(("threads", "size"), [(1, 128), (3, 128), (2, 64)])
-def test_gradients_are_those_of_steps_by_hand(threads, size):
+def test_gradients_equal_manual_steps(threads, size):
     """After an update, so that stored states are not those of the present weights; by threads, and accumulated."""
     ppo = recurrent(memory_segment=16)
     roll_out(ppo)
@@ -147,14 +147,14 @@ def test_gradients_are_those_of_steps_by_hand(threads, size):
         {"architecture": "vision_free+state3+gru"},
     ],
 )
-def test_every_parameter_is_trained(changes):
+def test_all_parameters_trained(changes):
     ppo = recurrent(**changes)
     before = weights(ppo.policy)
     train(ppo)
     assert all(not torch.equal(tensor, before[name]) for name, tensor in ppo.policy.named_parameters())
 
 
-def test_the_kl_penalty_uses_sequences():
+def test_kl_penalty_uses_sequences():
     ppo = recurrent(n_epochs=2, memory_segment=16)
     ppo.set_reference(ppo.policy)
     train(ppo)
