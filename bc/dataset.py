@@ -52,6 +52,7 @@ from nppsim.io import hdf5
 from nppsim.io.files import write_bytes
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
+from nppsim.observe.foresight_settings import FORESIGHT, Foresight
 from nppsim.observe.graph import register_bank
 from nppsim.observe.stacking import NO_STACKS, Stacking, frames_back
 from nppsim.observe.statistics import ObservationStatistics
@@ -83,6 +84,7 @@ class DatasetConfig:
         FRAME_SKIP, "frames (1/60 s) per decision", flag="frame-skip", low=1, high=FRAMES_PER_SECOND
     )
     observations: tuple[str, ...] = layout.VISION_FREE
+    foresight: Foresight = FORESIGHT
     validation_share: float = setting(
         0.1, "share of each category's levels that is used for validation instead of training", above=0, below=1
     )
@@ -191,7 +193,7 @@ def content_key(files: Sequence[ReplayFile], config: DatasetConfig, held_back: C
     """
     settings = asdict(config) | {
         "format": FORMAT_VERSION,
-        "layout": layout.fingerprint(config.observations),
+        "layout": layout.fingerprint(config.observations, config.foresight.name),
         "sources": KERNEL_DIGEST,
         "code": [hashlib.sha256(path.read_bytes()).hexdigest() for path in _CODE],
         "replays": sorted((file.name, file.category, file.digest) for file in files),
@@ -274,7 +276,9 @@ def record(
     batch: the demonstrations, which are played together.
     """
     observed = tuple(key for key in config.observations if key not in layout.IMAGES) or config.observations
-    sim = BatchSimulator(bank, len(batch), frame_skip=config.frame_skip, observations=observed)
+    sim = BatchSimulator(
+        bank, len(batch), frame_skip=config.frame_skip, observations=observed, foresight=config.foresight
+    )
     sim.reset(np.array(levels))
     lengths = np.array([len(d.actions) for d in batch])
     first = np.concatenate([[0], np.cumsum(lengths)])

@@ -17,8 +17,9 @@ from nppsim.io import hdf5
 from nppsim.io.reading import mismatch, parse_json
 from nppsim.levels.level import Level
 from nppsim.observe import layout
+from nppsim.observe.foresight_settings import Foresight
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 REBUILD = "delete it, it will be rebuilt"
 _CHUNK_ROWS = 512
 _STORAGE = {"compression": "lzf", "shuffle": True, "fletcher32": True}  # compressed, with checksums of all blocks
@@ -31,6 +32,7 @@ _ABOUT = {
     "frame_skip": int,
     "layout_fingerprint": str,
     "observation_keys": [str],
+    "foresight": str,
     "settings": {},
     "report": str,
     "categories": [str],
@@ -55,11 +57,13 @@ def write_tables(
     """Write everything except the observations.  settings: fields of the DatasetConfig."""
     lengths = [len(d.actions) for d in demonstrations]
     categories = sorted({d.category for d in demonstrations})
+    foresight = Foresight(**settings["foresight"]).name
     about = {
         "key": key,
         "frame_skip": settings["frame_skip"],
-        "layout_fingerprint": layout.fingerprint(settings["observations"]),
+        "layout_fingerprint": layout.fingerprint(settings["observations"], foresight),
         "observation_keys": settings["observations"],
+        "foresight": foresight,
         "settings": settings,
         "report": found.table(),
         "categories": categories,
@@ -93,7 +97,7 @@ def read_about(path: Path, file: h5py.File) -> dict:
         raise DatasetError(f"{path}: /about: {wrong}; {REBUILD}")
     keys = about["observation_keys"]
     known = set(keys) <= set(layout.SPECS)
-    if not known or about["layout_fingerprint"] != layout.fingerprint(keys):
+    if not known or about["layout_fingerprint"] != layout.fingerprint(keys, about["foresight"]):
         raise DatasetError(
             f"{path}: observation layout {about['layout_fingerprint']} of {', '.join(keys)} is not this version's "
             f"layout; {REBUILD}"

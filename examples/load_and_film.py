@@ -17,7 +17,7 @@ def main(
 ) -> str:
     """Play and film one episode; return its outcome."""
     policy, fields = load_policy(checkpoint)
-    settings = {"observations": policy.observations, "stacking": policy.stacking}
+    settings = {"observations": policy.observations, "stacking": policy.stacking, "foresight": policy.foresight}
     env = NppEnv([Level.load(level)], frame_skip=fields["frame_skip"], **settings)
     observation, _ = env.reset(seed=0)
     over = False

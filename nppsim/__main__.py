@@ -16,13 +16,15 @@ from nppsim import errors
 from nppsim.errors import ConfigError, escaped
 from nppsim.io.files import check_output_file, check_output_folder, replacing, table, write_text
 from nppsim.io.progress import progress_bar
+from nppsim.io.reading import as_utf8
 from nppsim.levels import campaign
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet, LevelSetError
 from nppsim.parallel.workers import usable_cores
 from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
+from nppsim.replays.input_text import from_text, to_text
 from nppsim.replays.playback import is_named_like_replays, self_destructed
-from nppsim.replays.replay import REPLAY_SUFFIX, Replay, is_replay_set
+from nppsim.replays.replay import REPLAY_SUFFIX, Replay, is_replay_set, read_bytes
 from nppsim.replays.score import score, seconds, time_text
 from nppsim.settings import Parser, Setting
 from nppsim.studio import command as studio
@@ -402,6 +404,33 @@ def _extract(arguments: argparse.Namespace) -> None:
     for warning in level.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(f"{arguments.out}: {len(level.records)} records, fingerprint {level.fingerprint[:12]}")
+
+
+def _inputs_flags(parser: Parser) -> None:
+    parser.add_argument(
+        "source", metavar="REPLAY|TEXT", help="a replay, whose inputs are printed; with --out, their text"
+    )
+    parser.add_argument(
+        "--level", metavar="LEVEL", help="level, or a replay of it, on which the inputs of TEXT are played"
+    )
+    parser.add_argument("--out", metavar="OUT.replay", help="write the inputs of TEXT as a replay")
+
+
+@_command("inputs", "print the inputs of a replay as text, or write such a text as a replay", _inputs_flags)
+def _inputs(arguments: argparse.Namespace) -> None:
+    source, out = arguments.source, arguments.out
+    if (arguments.level is None) != (out is None):
+        raise ConfigError("are used together, to write a replay", "--level and --out")
+    if out is None:
+        replay = Replay.load(source)
+        print(to_text(replay.inputs, f"{Path(source).name}: {replay.level.caption}"), end="")
+        return
+    check_output_file(out, "--out", REPLAY_SUFFIX, inputs=[source, arguments.level])
+    inputs = from_text(as_utf8(read_bytes(source)).decode("utf-8", "replace"), source)
+    level = _load_level(arguments.level)
+    run = nppsim.simulate(level, inputs)
+    Replay(level, inputs, success=run.won, name=out).save(out)
+    print(f"{out}: {run.outcome} after {run.frames} frames ({time_text(run.frames)})")
 
 
 def _check_level_file(path: str, flag: str, inputs: Sequence[str] = ()) -> None:

@@ -13,6 +13,7 @@ from nppsim import paths
 from nppsim._numba.decorators import allocating_entry
 from nppsim.compile import LevelGeometry, World, compile_level
 from nppsim.levels.level import Level
+from nppsim.levels.level_set import Levels, read_levels
 from nppsim.paths import MAX_PATH
 from nppsim.physics.grid import GRID_SIZE
 from nppsim.physics.lasers import place_lasers
@@ -48,7 +49,7 @@ class LevelPaths(NamedTuple):
 class LevelBank:
     """Compiled levels.
 
-    levels: at least one; the index of a level is its position in this sequence.
+    levels: at least one, or paths of levels (``read_levels``); the index of a level is its position in this sequence.
     completions: also create the entities that the reference simulator leaves out (``kinds.COMPLETIONS``).
     known: geometry of levels that were compiled before with the same ``completions``.
     rules: variants of the rules that no recording of the game has decided.
@@ -66,13 +67,13 @@ class LevelBank:
 
     def __init__(
         self,
-        levels: Sequence[Level],
+        levels: Levels,
         completions: bool = True,
         known: Mapping[Level, LevelGeometry] = MappingProxyType({}),
         rules: Rules = DEFAULT_RULES,
         least_time: int = 0,
     ):
-        self.levels = list(levels)
+        self.levels = list(read_levels(levels)[0])
         self.completions, self.rules, self._least_time = completions, rules, least_time
         if not self.levels:
             raise ValueError("a bank needs at least one level")

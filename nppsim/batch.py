@@ -43,7 +43,8 @@ from nppsim.decision import (
 from nppsim.errors import ConfigError
 from nppsim.levels.level_set import Levels, read_levels
 from nppsim.observe import graph, layout, vectors
-from nppsim.observe.foresight import HORIZON, allocate_branches
+from nppsim.observe.foresight import allocate_branches
+from nppsim.observe.foresight_settings import FORESIGHT, Foresight
 from nppsim.observe.stacking import NO_STACKS, Stacking, Stacks
 from nppsim.parallel.workers import usable_cores
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE, allocate
@@ -66,6 +67,7 @@ class BatchSimulator:
     shadow: compare every step with a reference implementation (``nppsim.shadow``); None: True if the environment
         variable NPPSIM_SHADOW is 1.
     stacking: frames per observation; the stacked frames are part of an environment's state.
+    foresight: settings of the observation ``foresight``.
     static: level data prepared by another simulator of the same bank (see ``sibling``).
 
     Environments restart in the step that ends their episode (Gymnasium's SAME_STEP autoreset).
@@ -94,6 +96,7 @@ class BatchSimulator:
         profile: bool | None = None,
         shadow: bool | None = None,
         stacking: Stacking = NO_STACKS,
+        foresight: Foresight = FORESIGHT,
         static: Static | None = None,
     ):
         if num_envs < 1 or frame_skip < 1:
@@ -111,14 +114,15 @@ class BatchSimulator:
             raise ValueError(
                 f"there are no {' or '.join(inapplicable)} observations to stack: only {', '.join(self.keys)} are observed"
             )
-        if "foresight" in self.keys and frame_skip > HORIZON:
+        if "foresight" in self.keys and frame_skip > foresight.horizon:
+            most = foresight.horizon
             raise ConfigError(
-                f"foresight simulates {HORIZON} frames, so longer decisions are not supported; give at most {HORIZON}, or "
+                f"foresight simulates {most} frames, so longer decisions are not supported; give at most {most}, or "
                 "remove foresight from the observations",
                 "frame_skip",
                 frame_skip,
             )
-        self.stacking = stacking
+        self.stacking, self.foresight = stacking, foresight
         self.reward_config = rewards.reward_config(reward)
         self.threads = threads or usable_cores()
         self._spread = self.threads > 1 and num_envs >= MIN_ENVS_TO_SPREAD
@@ -172,7 +176,7 @@ class BatchSimulator:
         }
         gaps = np.empty((2 * self.num_envs, layout.NUM_HAZARDS))
         foresight_envs = self.num_envs if "foresight" in made else 0
-        branches = allocate_branches(foresight_envs, self.bank.max_entities, self.bank.max_movers)
+        branches = allocate_branches(foresight_envs, self.bank.max_entities, self.bank.max_movers, self.foresight)
         self._views = Views._make([*rows.values(), gaps, branches])
         self.latest = {key: rows[key][: self.num_envs] for key in self.keys}
         self.latest_final = {key: rows[key][self.num_envs :] for key in self.keys}
@@ -450,6 +454,7 @@ class BatchSimulator:
             profile=False,
             shadow=False,
             stacking=self.stacking,
+            foresight=self.foresight,
             static=self._static if {*layout.observation_keys(wanted)} <= {*self.keys} else None,
         )
 

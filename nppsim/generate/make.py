@@ -44,6 +44,7 @@ def make_level_set(
     difficulty: float | None = None,
     exclude: Sequence[LevelSet] = (),
     verify: Verify | None = None,
+    index_only: bool = False,
     workers: int | None = None,
     cluster: str | None = None,
     progress: Callable[[str, int], None] | None = None,
@@ -60,6 +61,7 @@ def make_level_set(
     verify: function that returns the par frames of a level, or None if the level cannot be finished.  Unfinished levels
         do not count and are stored in the level set ``path / UNFINISHED``.  The function must be picklable for several
         workers or a cluster.  Without ``verify``, ``par_frames`` is null in the index.
+    index_only: write no files of the levels, which are then generated when they are read.
     workers: number of processes; None: all available cores if there are enough levels.
     cluster: address of a Ray cluster to use instead of processes (``nppsim.parallel.cluster``).
     progress: called with a category and the number of its levels so far.
@@ -91,7 +93,7 @@ def make_level_set(
                 seeds = range(made[-1] + 1 if made else seed * STREAM, (seed + 1) * STREAM)
                 candidate = partial(_candidate, category, difficulty, verify)
                 with executor.map(candidate, seeds, chunk=1 if verify else 64) as candidates:
-                    _fill(path, category, len(made), count, candidates, used, progress)
+                    _fill(path, category, len(made), count, candidates, used, progress, index_only)
         return LevelSet.open(path)
 
 
@@ -145,6 +147,7 @@ def _fill(
     candidates: Iterator[Candidate],
     used: set[str],
     progress: Callable[[str, int], None] | None,
+    index_only: bool,
 ) -> None:
     """Append levels to the set until it has ``count`` of the category.
 
@@ -172,13 +175,13 @@ def _fill(
                         f"there was no new one in {PATIENCE} candidates; lower --count, or exclude fewer sets"
                     )
             if time.monotonic() - saved > SAVE_EVERY_S:
-                _save(path, fresh, unfinished)
+                _save(path, fresh, unfinished, index_only)
                 have, fresh, unfinished, saved = have + len(fresh), [], [], time.monotonic()
     finally:
-        _save(path, fresh, unfinished)
+        _save(path, fresh, unfinished, index_only)
 
 
-def _save(path: Path, fresh: list[Made], unfinished: list[Made]) -> None:
+def _save(path: Path, fresh: list[Made], unfinished: list[Made], index_only: bool) -> None:
     """Append levels to the set, and unfinished ones to ``UNFINISHED``; skip those stored before an interruption.
 
     Unfinished levels are stored first, because generation resumes after the seed of the last level in the set.
@@ -193,7 +196,8 @@ def _save(path: Path, fresh: list[Made], unfinished: list[Made]) -> None:
         if not (folder / INDEX).exists():
             LevelSet.write(folder, [])
         stored = {entry.fingerprint for entry in LevelSet.open(folder, may_be_empty=True).entries}
-        LevelSet.append(folder, [(level, entry) for level, entry in levels if entry.fingerprint not in stored])
+        new = [(level, entry) for level, entry in levels if entry.fingerprint not in stored]
+        LevelSet.append(folder, new, index_only=index_only)
 
 
 def _candidate(category: str, difficulty: float | None, verify: Verify | None, seed: int) -> Candidate:

@@ -5,6 +5,7 @@ of a ``NppVectorEnv`` seeded with s has the same episodes as a ``NppEnv`` seeded
 """
 
 import copy
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -26,6 +27,7 @@ from nppsim.levels import level_set
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import STARTER_LEVELS
 from nppsim.observe import layout
+from nppsim.observe.foresight_settings import FORESIGHT, Foresight
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.physics import outcomes
 from nppsim.pictures.live import PICTURE_SIZE, LivePicture, PictureState
@@ -45,7 +47,7 @@ def as_bank(levels: Levels | None) -> LevelBank:
     return levels if isinstance(levels, LevelBank) else LevelBank(_as_levels(levels)[0])
 
 
-def _as_levels(levels: level_set.Levels | None) -> tuple[Sequence[Level], tuple[str, ...]]:
+def _as_levels(levels: level_set.Levels | None) -> tuple[Sequence[Level], tuple[level_set.LevelEntry, ...]]:
     return level_set.read_levels(STARTER_LEVELS if levels is None else levels)
 
 
@@ -67,9 +69,9 @@ class GymSimulator(BatchSimulator):
         max_episode_steps: int | None = None,
         **settings: Any,
     ):
-        self.categories: tuple[str, ...] = ()  # empty if unknown
+        self.entries: tuple[level_set.LevelEntry, ...] = ()  # empty if unknown
         if not isinstance(levels, LevelBank):
-            levels, self.categories = _as_levels(levels)
+            levels, self.entries = _as_levels(levels)
         super().__init__(levels, num_envs, observations=simulated_keys(observations), **settings)
         if max_episode_steps is not None:
             if max_episode_steps < 1:
@@ -105,9 +107,15 @@ class GymSimulator(BatchSimulator):
         return rows | {GRAPH: tuple(map(graph_instance, observations["graph_state"]))} if self.graphs else rows
 
     def start_info(self, level: int) -> dict[str, Any]:
-        """Return the ``info`` of ``reset``: index, name and category of the level; the category is "" if unknown."""
-        category = self.categories[level] if self.categories else ""
-        return {"level": int(level), "level_name": self.bank.levels[level].name, "category": category}
+        """Return the ``info`` of ``reset``: index, name, category and generator of the level, "" if they are unknown."""
+        entry = self.entries[level] if self.entries else level_set.LevelEntry("")
+        return {
+            "level": int(level),
+            "level_name": self.bank.levels[level].name,
+            "category": entry.category,
+            "generator": entry.generator,
+            "generator_parameters": json.dumps(entry.parameters) if entry.generator else "",
+        }
 
     def episode_info(self, i: int) -> dict[str, Any]:
         """Return the ``info`` of the step that ended the episode of environment i."""
@@ -257,19 +265,19 @@ class NppEnv(EnvProperties, gymnasium.Env):
     ## Start of an episode
     The ninja starts at the spawn of a level.  ``options={"level": index}`` chooses the level; by default it is drawn
     uniformly with the environment's generator (``reset(seed=...)``).  ``info``: ``level``, ``level_name``,
-    ``category`` ("" if unknown).
+    ``category``, ``generator`` and ``generator_parameters`` (JSON text; "" if unknown).
 
     ## End of an episode
     Terminated: the ninja reaches the exit, or dies.  Truncated: the episode reaches the level's time limit
     (``LevelBank.time_limit``: 300 frames plus 2 frames per px of path, at most 6000).  ``info`` of the last step:
-    ``is_success``, ``outcome`` ("won", "died", "timeout"), ``level``, ``level_name``, ``category``, ``frames``,
+    the same, ``is_success``, ``outcome`` ("won", "died", "timeout"), ``frames``,
     ``decisions``, ``gold``, ``episode_return`` and ``reward_terms`` (name -> sum; they add up to the return).
 
     ## Arguments
     levels: LevelBank, LevelSet, levels, or one or several paths of levels, campaign files and folders; None: the 30 levels
         shipped with nppsim.
     observations: names or keys of the table above.
-    frame_skip: frames per decision, at least 1; at most 40 with foresight.
+    frame_skip: frames per decision, at least 1; at most the horizon (40) with foresight.
     reward: name of a preset, or a RewardConfig.
     gamma: discount per decision.
     render_mode: None; "rgb_array": ``render()`` returns a picture of level, ninja and its trail (extra ``gym``).  With
@@ -279,6 +287,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
         variable NPPSIM_PROFILING is 1.
     stacking: frames per observation; must equal the network's (``policy.stacking``).  Stacked pictures are [frames,
         H, W, 1], stacked vectors are concatenated; the oldest frame is first.
+    foresight: settings of the observation ``foresight``; should equal the network's (``policy.foresight``).
 
         env = gymnasium.make("nppsim/Npp-v0", levels="datasets/test", observations=("state", "reachability"))
 
@@ -303,6 +312,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
         render_size: tuple[int, int] = PICTURE_SIZE,
         profile: bool | None = None,
         stacking: Stacking = NO_STACKS,
+        foresight: Foresight = FORESIGHT,
     ):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(
@@ -310,7 +320,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
             )
         self._settings: dict[str, Any] = {
             "frame_skip": frame_skip, "observations": observations, "reward": reward, "gamma": gamma, "threads": 1,
-            "profile": profile, "stacking": stacking,
+            "profile": profile, "stacking": stacking, "foresight": foresight,
         }  # fmt: skip
         self._render_size = render_size
         self.render_mode = render_mode
@@ -389,7 +399,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
     def __reduce__(self) -> tuple[Callable[..., "NppEnv"], tuple[Any, ...]]:
         variables = {name: value for name, value in vars(self).items() if name not in ("simulator", "_renderer")}
         snapshot = self.snapshot() if self.simulator._started else None
-        return _recreated, (type(self), variables, self.bank, self.simulator.categories, snapshot)
+        return _recreated, (type(self), variables, self.bank, self.simulator.entries, snapshot)
 
     @property
     def _frame(self) -> int:
@@ -420,7 +430,7 @@ def _recreated(
     kind: type[NppEnv],
     variables: dict[str, Any],
     bank: LevelBank,
-    categories: tuple[str, ...],
+    entries: tuple[level_set.LevelEntry, ...],
     snapshot: EnvSnapshot | None,
     **settings: Any,
 ) -> NppEnv:
@@ -428,7 +438,7 @@ def _recreated(
     env = kind.__new__(kind)
     vars(env).update(variables)
     env._create_simulator(bank, **settings)
-    env.simulator.categories = categories
+    env.simulator.entries = entries
     if snapshot is not None:
         env.restore(snapshot)
     return env

@@ -23,6 +23,7 @@ from nppsim.gym.env import (
 )
 from nppsim.gym.spaces import environment_space, flatten_vectors
 from nppsim.observe import layout
+from nppsim.observe.foresight_settings import FORESIGHT, Foresight
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.pictures.live import SMALL_PICTURE_SIZE
 from nppsim.reward import RewardConfig
@@ -41,7 +42,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
       ``_final_info``...), for the environments where the mask ``infos["_final_obs"]`` is set.
     * DISABLED: like NEXT_STEP, but the environment waits for ``reset(options={"reset_mask": ...})``.
 
-    levels, observations, frame_skip, reward, gamma, profile, stacking: see ``NppEnv``.
+    levels, observations, frame_skip, reward, gamma, profile, stacking, foresight: see ``NppEnv``.
     num_envs: number of environments.
     autoreset_mode: an AutoresetMode, or its name or value ("SAME_STEP", "SameStep").
     render_mode: None; "rgb_array": ``render()`` returns a picture of each environment (extra ``gym``).
@@ -68,6 +69,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
         copy: bool = True,
         profile: bool | None = None,
         stacking: Stacking = NO_STACKS,
+        foresight: Foresight = FORESIGHT,
         max_episode_steps: int | None = None,
     ):
         if render_mode not in (None, *self.metadata["render_modes"]):
@@ -83,6 +85,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
             threads=threads,
             profile=profile,
             stacking=stacking,
+            foresight=foresight,
             max_episode_steps=max_episode_steps,
         )
         self.num_envs = num_envs
@@ -126,7 +129,7 @@ class NppVectorEnv(EnvProperties, VectorEnv):
 
         seed: an integer (environment i gets seed + i), or one per environment; None continues with the same generator.
         options: "level": one index or int[num_envs].  "reset_mask": bool[num_envs], environments to start; default: all.
-        Returns observations and info: ``level``, ``level_name`` and ``category``, each with a mask (``_level``, ...).
+        Returns observations and info as ``NppEnv.reset``, each entry with a mask (``_level``, ...).
         """
         if seed is None or isinstance(seed, int | np.integer):
             seeds = [None if seed is None else int(seed) + i for i in range(self.num_envs)]

@@ -147,7 +147,9 @@ def locate(path: str | Path) -> tuple[Path, int] | None:
             raise LevelError(f"{path}: several levels match; give one of {several}")
         if found:
             return found[0]
-    raise LevelError(f"{path}: no such level; give a number, an id or a title (nppsim levels lists them)")
+    reasons = {ids.why_no_id(item, file.stem, next(reversed(_lines(file))) + 1): None for file in files}
+    hint = "".join(f"; {reason}" for reason in reasons if reason)
+    raise LevelError(f"{path}: no such level{hint}; give a number, an id or a title (nppsim levels lists them)")
 
 
 def _id(file: Path, number: int, lines: dict[int, bytes]) -> str:

@@ -12,6 +12,7 @@ The secret tabs have no episodes, so their ids end with the column.
 The source of the mapping is docs/campaign.md, section "Ids".
 """
 
+import re
 from typing import NamedTuple
 
 LEVELS_OF_EPISODE = 5
@@ -44,6 +45,9 @@ TABS = {  # name of the campaign file without suffix -> tab
 }
 
 
+_ID = re.compile(rf"(?:(\w+|[?!])-)?[{ROWS}{LAST_ROW}]-\d\d(?:-\d\d)?", re.IGNORECASE)
+
+
 def level_id(file: str, number: int, count: int) -> str:
     """Return the id of line ``number`` (from 0) of a campaign file.
 
@@ -62,6 +66,20 @@ def level_id(file: str, number: int, count: int) -> str:
     else:
         found = f"{tab.code}-{LAST_ROW}-{episode - regular:02d}"
     return f"{found}-{position:02d}" if tab.episodes else found
+
+
+def why_no_id(item: str, file: str, count: int) -> str:
+    """Return why the lines of an incomplete campaign file have no ids of the game, if ``item`` is such an id; else "".
+
+    file: name of the file without suffix.  count: number of lines of the file.
+    """
+    tab = TABS.get(file.upper())
+    match = _ID.fullmatch(item)
+    if tab is None or tab.levels == count or match is None or (match[1] or tab.code).upper() != tab.code:
+        return ""
+    return (
+        f"{file}.txt has {count} lines instead of {tab.levels}, so its lines have the ids {file}-000, {file}-001, ..."
+    )
 
 
 def episode_of(level_id: str) -> str:

@@ -10,6 +10,7 @@ Source: docs/physics.md, sections 2 (layout, pairing, odd files) and 11.4 (mirro
 import copy
 import functools
 import hashlib
+import importlib
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -65,6 +66,7 @@ EXACT, MODELLED, UNSUPPORTED = SUPPORT = ("exact", "modelled", "unsupported")  #
 # Readers of other files that contain a level, by suffix.  A reader returns None for a file of another format.  Modules
 # that define such formats (nppsim.replays.replay, nppsim.levels.campaign) register their reader here.
 container_readers: dict[str, Callable[[str | Path], "Level | None"]] = {}
+_READER_MODULES = ("nppsim.levels.campaign", "nppsim.replays.replay_set")  # they import this module
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +167,8 @@ class Level:
         ``SET.h5#7`` is the level of replay 7 of a replay set, ``S.txt#12`` line 12 of a campaign file.  The path becomes
         the level's name.  Raises LevelError, or OSError if the file cannot be read.
         """
+        for module in _READER_MODULES:
+            importlib.import_module(module)
         reader = container_readers.get(container_suffix(path))
         if reader and (level := reader(path)):
             return level

@@ -4,7 +4,8 @@ A folder such as ``datasets/train`` contains ``index.json`` and level files in t
 ``<category>/<number>.map``.  The index is an object with ``format`` ("nppsim level set"), ``version`` (1) and
 ``levels``, a list with one object per level:
 
-    file         path of the level file, relative to the folder, with forward slashes
+    file         path of the level file, relative to the folder, with forward slashes; ``CATEGORY#SEED`` if there is no file,
+                 because the level is generated when it is read
     category     e.g. "simple"
     generator    name of the generator in ``nppsim.generate``; "" if the level was not generated
     parameters   parameters of the generator, an object
@@ -19,6 +20,7 @@ the part of that set below it.  Opening a set reads only the index; each level i
 the files of a folder that are skipped, with the reasons.
 """
 
+import importlib
 import itertools
 import json
 import warnings
@@ -64,6 +66,11 @@ class LevelEntry:
     par_frames: int | None = None
     file: str = ""
     fingerprint: str = ""
+
+    @property
+    def address(self) -> str:
+        """``file`` of a level without a file, which is generated when it is read."""
+        return f"{self.category}#{self.seed}"
 
 
 # Shape of an index entry, for ``nppsim.io.reading.mismatch``.
@@ -145,7 +152,7 @@ class LevelSet(Sequence[Level]):
         entry = self.entries[index]
         file = self.path / entry.file
         try:
-            level = Level.load(file)
+            level = _generated(entry, str(file)) if entry.file == entry.address else Level.load(file)
         except LevelError as error:
             raise LevelSetError(f"{error}; remove or replace this file") from error
         except OSError as error:
@@ -155,7 +162,7 @@ class LevelSet(Sequence[Level]):
         if entry.fingerprint and level.fingerprint != entry.fingerprint:
             raise LevelSetError(
                 f"{file} has fingerprint {level.fingerprint[:12]}…, {self.path / INDEX} states "
-                f"{entry.fingerprint[:12]}…: the file was changed after it was indexed; restore it"
+                f"{entry.fingerprint[:12]}…: the file was changed after it was indexed, or its generator differs; restore it"
             )
         return level
 
@@ -202,9 +209,12 @@ class LevelSet(Sequence[Level]):
         return cls.append(path, levels)
 
     @classmethod
-    def append(cls, path: str | Path, levels: Iterable[tuple[Level, LevelEntry]]) -> "LevelSet":
+    def append(
+        cls, path: str | Path, levels: Iterable[tuple[Level, LevelEntry]], *, index_only: bool = False
+    ) -> "LevelSet":
         """Add levels to a level set with an index; an interrupted call adds none of them.
 
+        index_only: write no files of the levels, which must have been generated from a seed.
         The level files are written first, and the index is replaced atomically at the end.
         Raises LevelSetError if there is no index, or the file name of a level is in use.
         """
@@ -215,17 +225,30 @@ class LevelSet(Sequence[Level]):
         used = {entry.file for entry in entries}
         numbers: dict[str, int] = {}
         for level, entry in levels:
-            file = entry.file or _free_name(entry.category, used, numbers)
+            file = entry.file or (entry.address if index_only else _free_name(entry.category, used, numbers))
             if file in used:
                 raise LevelSetError(f"{path}: the file {file} exists; leave LevelEntry.file empty for a free name")
             entry = replace(entry, file=file, fingerprint=level.fingerprint)
             _check_entry(asdict(entry), f"{path}: level {len(entries)}")
-            (path / file).parent.mkdir(parents=True, exist_ok=True)
-            level.save(path / file)
+            if not index_only:
+                (path / file).parent.mkdir(parents=True, exist_ok=True)
+                level.save(path / file)
             used.add(file)
             entries.append(entry)
         _write_index(path, entries)
         return cls(path, entries)
+
+
+def _generated(entry: LevelEntry, name: str) -> Level:
+    """Generate the level of an index entry.  Raises LevelSetError for an unknown generator, or other parameters."""
+    generators = importlib.import_module("nppsim.generate").GENERATORS  # that module imports this one
+    try:
+        return replace(generators[entry.generator](entry.seed, **entry.parameters), name=name)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise LevelSetError(
+            f"{name}: generator {entry.generator!r} cannot make this level ({type(error).__name__}: {error}); use the "
+            "version of the project that wrote the index"
+        ) from error
 
 
 def check_disjoint(*splits: Sequence[LevelSet]) -> None:
@@ -266,17 +289,17 @@ def _free_name(category: str, used: set[str], numbers: dict[str, int]) -> str:
 Levels = LevelSet | Sequence[Level] | Sequence[str | Path] | str | Path
 
 
-def read_levels(levels: Levels) -> tuple[Sequence[Level], tuple[str, ...]]:
-    """Return levels and the category of each, "" if it is unknown; read those at one or several paths (``LevelSet.at``).
+def read_levels(levels: Levels) -> tuple[Sequence[Level], tuple[LevelEntry, ...]]:
+    """Return levels and the entry of each; read those at one or several paths (``LevelSet.at``).
 
-    Raises LevelSetError.
+    The category of a level that is not from a level set is "".  Raises LevelSetError.
     """
     if isinstance(levels, str | Path):
         levels = LevelSet.at(levels)
     if isinstance(levels, LevelSet):
-        return levels, tuple(entry.category for entry in levels.entries)
-    parts = [([one], ("",)) if isinstance(one, Level) else read_levels(one) for one in levels]
-    return list(itertools.chain(*(part for part, _ in parts))), tuple(itertools.chain(*(names for _, names in parts)))
+        return levels, levels.entries
+    parts = [([one], (LevelEntry(""),)) if isinstance(one, Level) else read_levels(one) for one in levels]
+    return list(itertools.chain(*(part for part, _ in parts))), tuple(itertools.chain(*(some for _, some in parts)))
 
 
 def scan_folder(path: Path) -> tuple[list[LevelEntry], dict[str, str]]:

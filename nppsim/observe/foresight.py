@@ -1,7 +1,7 @@
-"""Foresight: simulator look-ahead, the outcome of each action within HORIZON frames.
+"""Foresight: simulator look-ahead, the outcome of each action within the horizon.
 
-A branch is an action for one decision, followed by one of the continuations (``layout.CONTINUATIONS``) up to a
-total of HORIZON frames.  Each branch is simulated on a copy of the environment, see ``docs/observations.md``.
+A branch is an action for one decision, followed by one of the continuations (``layout.CONTINUATIONS``) up to the
+horizon.  Each branch is simulated on a copy of the environment, see ``docs/observations.md``.
 Sources: Tesauro & Galperin 1996 (rollouts), Weber et al. 2017 (imagination-augmented agents),
 Fatemi et al. 2019 (dead ends).
 
@@ -13,6 +13,8 @@ ninja leaves the area, the branch is simulated again with all movers.
 
 A leap can be fatal long before the ninja dies.  If all branches of an action end in death or in the air, the first one
 that ends in the air is continued with the ESCAPES; if the ninja dies in all of these, the action leads to a dead end.
+
+``nppsim.observe.foresight_settings`` has the horizon and the numbers of branches and escapes.
 """
 
 import math
@@ -26,7 +28,8 @@ from nppsim._numba.decorators import inlined, kernel, merged
 from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, MIRRORED_ACTION, NUM_ACTIONS, RIGHT
 from nppsim.levels import kinds
 from nppsim.observe import layout
-from nppsim.observe.reach import HORIZON, find_clearances
+from nppsim.observe.foresight_settings import Foresight
+from nppsim.observe.reach import find_clearances
 from nppsim.physics.lasers import update_beams
 from nppsim.physics.state import (
     CELEBRATING,
@@ -54,7 +57,7 @@ ESCAPES = np.stack([np.tile(ACTION_INPUT, 3), np.concatenate([np.roll(ACTION_INP
 DEAD_END = 0.0125  # ``death`` of branches that survive but whose action leads to a dead end; below that of any death
 PROGRESS_LIMIT = 300.0  # px: maximum of |progress|, which would be thousands of px if a branch ended without a path
 
-# The area (x, y, half-width, half-height, px) that the ninja rarely leaves: its straight flight for HORIZON frames at
+# The area (x, y, half-width, half-height, px) that the ninja rarely leaves: its straight flight until the horizon at
 # its velocity, plus these distances on each side.
 AREA_X, AREA_Y = 64.0, 80.0
 EVERYWHERE = (0.0, 0.0, math.inf, math.inf)
@@ -63,14 +66,15 @@ MAX_UNUSED = 4  # maximum number of movers in a reused set that are outside the 
 
 # Simulated states, ROWS per environment: the current state, the states after each action, and the last state of each
 # branch.  They are reused at the next decision.  words: uint64[rows, size / 8], the bytes of each state.  frames:
-# int64[rows], frames simulated since the current state; 0: the row is unused.  jump_delay: int64[rows], frames before a jump
-# was first possible, see ``_play``.  count: int64[rows], number of movers in the row.  chosen: uint8[environments + 1,
-# movers], 0 for the movers that branches omit, NEAR for those that may affect the ninja in the area, 1 for other
-# included movers; 1 everywhere in the last row.  clearances: float64[environments, movers], see ``find_clearances``.
-Branches = namedtuple("Branches", "words ninja entities movers frames jump_delay count chosen clearances")
+# int64[rows], frames simulated since the current state; 0: the row is unused.  jump_delay: int64[rows], frames before a
+# jump was first possible, see ``_play``.  count: int64[rows], number of movers in the row.  chosen: uint8[environments +
+# 1, movers], 0 for the movers that branches omit, NEAR for those that may affect the ninja in the area, 1 for other
+# included movers; 1 everywhere in the last row.  clearances: float64[environments, movers], see
+# ``find_clearances``.  settings: FORESIGHT_DTYPE[1].
+Branches = namedtuple("Branches", "words ninja entities movers frames jump_delay count chosen clearances settings")
 AFTER, END = 1, 1 + NUM_ACTIONS  # first row of the states after the actions, and of the branches' last states
 SCRATCH_ROW = END + NUM_ACTIONS * NUM_CONTINUATIONS  # row in which ``_last_action`` and ``_has_escape`` simulate
-LASERS_ROW = SCRATCH_ROW + 1  # row of the omitted lasers after HORIZON frames, for ``_has_escape``
+LASERS_ROW = SCRATCH_ROW + 1  # row of the omitted lasers at the horizon, for ``_has_escape``
 ROWS = LASERS_ROW + 1
 LEFT_AREA = -1  # result of ``_play`` if the ninja leaves the area
 NEAR = 2  # value in ``Branches.chosen`` of a mover that may affect the ninja
@@ -79,34 +83,36 @@ _FIELDS: Any = NINJA_DTYPE.fields
 COMPARED_WORDS = _FIELDS["registrations"][1] // 8  # words of the ninja that do not depend on whether movers are omitted
 
 
-def allocate_branches(count: int, max_entities: int, max_movers: int) -> Branches:
-    """Allocate the simulated states of ``count`` environments."""
+def allocate_branches(count: int, max_entities: int, max_movers: int, settings: Foresight) -> Branches:
+    """Allocate the simulated states of ``count`` environments, with a record of the settings."""
     parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (max_entities,)), (MOVER_DTYPE, (max_movers,))]
     rows, views = allocate(ROWS * count, parts)
     chosen, clearances = np.ones((count + 1, max_movers), np.uint8), np.zeros((count, max_movers))
-    return Branches._make([rows.view(np.uint64), *views, *np.zeros((3, len(rows)), np.int64), chosen, clearances])
+    counts = np.zeros((3, len(rows)), np.int64)
+    return Branches._make([rows.view(np.uint64), *views, *counts, chosen, clearances, settings.record()])
 
 
+# i: index of the environment, which selects the rows of ``branches``.
+# trail: TRAIL_DTYPE, positions of the ninja; not written, because no branch lasts until an evil ninja would read them.
+# distance: uint16[2, 4539], path fields for the current doors.
+# no_timing: int64[0], disables the timing in ``advance_frame``.  Another type would compile ``advance_frame`` again.
 @kernel
 def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, branches, out, no_timing):
-    """Write float32[6, 4, 11] (action, continuation, AHEAD) to ``out``; zeros after a win or death.
-
-    i: index of the environment, which selects the rows of ``branches``.
-    trail: TRAIL_DTYPE, positions of the ninja; not written, because no branch lasts until an evil ninja would read them.
-    distance: uint16[2, 4539], path fields for the current doors.
-    no_timing: int64[0], disables the timing in ``advance_frame``.  Another type would compile ``advance_frame`` again.
-    """
+    """Write float32[6, 4, 11] (action, continuation, AHEAD) to ``out``; zeros after a win or death."""
     out[:] = 0.0
     if _settled(ninja):
         return
     record = world.level[ninja["level"]]
     length = paths.nearest_node(distance[1 if ninja["switch_taken"] else 0], ninja["x"], ninja["y"])[0]
     first = ROWS * i
-    chosen, area = branches.chosen[i], _area(ninja)
+    settings = branches.settings[0]
+    chosen, area, continuations = (
+        branches.chosen[i], _area(ninja, settings["horizon"]), np.int64(settings["continuations"]))  # fmt: skip
     last = _last_action(record, ninja, entities, movers, trail, world, frame_skip, branches, first, no_timing)
     _enter(record, ninja, entities, movers, branches, first)
     clearances = branches.clearances[i]
-    find_clearances(ninja["level"], entities, movers, world, area, branches.movers[first + LASERS_ROW], clearances)
+    later = branches.movers[first + LASERS_ROW]
+    find_clearances(ninja["level"], entities, movers, world, area, settings, later, clearances)
     if last < 0 or not _suffices(record, clearances, chosen):
         last = -1
         _choose(record, clearances, chosen)
@@ -128,7 +134,7 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, br
         )
         same_without_jump = jump_used_up or (ninja["state"] != JUMPING and jump_delay >= min(frames, JUMP_BUFFER))
         press_ineffective = False
-        for continuation in range(NUM_CONTINUATIONS):
+        for continuation in range(continuations):
             if SAME_AS[continuation, action] != continuation:
                 _repeat(out[action, SAME_AS[continuation, action]], out[action, continuation])
                 continue
@@ -138,16 +144,49 @@ def foresight(i, ninja, entities, movers, trail, world, distance, frame_skip, br
             end = first + END + NUM_CONTINUATIONS * action + continuation
             if branches.frames[end] == 0:
                 _play_rest(record, branches, first, action, continuation, area, trail, world, frame_skip, no_timing)
-            _report(
-                ninja, entities, branches, end, world, distance, length, branches.frames[end], out[action, continuation]
-            )
+            _report(ninja, entities, branches, end, world, distance, length, out[action, continuation])
             more, jump_delay = branches.frames[end] - frames, branches.jump_delay[end]
             same_without_jump = jump_used_up or (same_without_jump and jump_delay >= min(more, JUMP_BUFFER - frames))
             if continuation == HOLD:
                 press_ineffective = branches.ninja[after]["state"] != JUMPING and jump_delay >= min(more, JUMP_BUFFER)
+        for continuation in range(continuations, NUM_CONTINUATIONS):
+            _repeat(out[action, HOLD], out[action, continuation])
         if same_without_jump:
             ineffective |= 1 << action
-    _report_dead_ends(record, trail, world, branches, first, ineffective, chosen, out, no_timing)
+    if settings["escapes"]:
+        _report_dead_ends(record, trail, world, branches, first, ineffective, chosen, out, no_timing)
+    if settings["noise"]:
+        _exchange(branches.words[first], settings["noise"], out)
+
+
+@merged
+def _exchange(state, noise, out):
+    """Exchange the outcomes of each action in turn with those of another one, with probability ``noise``.
+
+    state: uint64[words], current state; its first COMPARED_WORDS words are the seed of the draws.
+    """
+    drawn = np.uint64(0)
+    for word in range(COMPARED_WORDS):
+        drawn = _mixed(drawn ^ state[word])
+    for action in range(NUM_ACTIONS):
+        drawn = _mixed(drawn)
+        if (drawn >> np.uint64(11)) * 2.0**-53 < noise:
+            drawn = _mixed(drawn)
+            other = (action + 1 + np.int64(drawn % np.uint64(NUM_ACTIONS - 1))) % NUM_ACTIONS
+            for continuation in range(NUM_CONTINUATIONS):
+                for component in range(len(AHEAD)):
+                    value = out[action, continuation, component]
+                    out[action, continuation, component] = out[other, continuation, component]
+                    out[other, continuation, component] = value
+
+
+@inlined
+def _mixed(value):
+    """Return the next number of the generator splitmix64 (Steele et al. 2014) with the state ``value``, uint64."""
+    value = value + np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
 
 
 @inlined
@@ -162,8 +201,8 @@ def _enter(record, ninja, entities, movers, branches, row):
 
 
 @inlined
-def _area(ninja):
-    vx, vy = HORIZON / 2 * ninja["vx"], HORIZON / 2 * ninja["vy"]
+def _area(ninja, horizon):
+    vx, vy = horizon / 2 * ninja["vx"], horizon / 2 * ninja["vy"]
     return ninja["x"] + vx, ninja["y"] + vy, abs(vx) + AREA_X, abs(vy) + AREA_Y
 
 
@@ -375,7 +414,7 @@ def _has_escape(record, branches, first, end, chosen, trail, world, no_timing):
     """
     row = first + SCRATCH_ROW
     ninja = branches.ninja[row]
-    for k in range(len(ESCAPES)):
+    for k in range(branches.settings[0]["escapes"]):
         _copy_for_escape(record, branches, first, end, row, chosen)
         near = branches.movers[row, : branches.count[row]]
         ninja["jump_held"], ninja["jump_buffer"] = 0, -1  # branches that differ only in these are simulated once
@@ -408,7 +447,7 @@ def _play_action(record, branches, first, action, chosen, area, trail, world, fr
 def _play_rest(record, branches, first, action, continuation, area, trail, world, frame_skip, no_timing):
     """Simulate a branch from the state after its action to its end."""
     after, end = first + AFTER + action, first + END + NUM_CONTINUATIONS * action + continuation
-    keys, rest = CONTINUATION_INPUT[continuation, action], HORIZON - frame_skip
+    keys, rest = CONTINUATION_INPUT[continuation, action], branches.settings[0]["horizon"] - frame_skip
     _copy(record, branches, after, end, branches.chosen[-1])
     more, jump_delay = _play(branches, end, area, trail, world, keys, rest, no_timing)
     if more == LEFT_AREA:
@@ -440,13 +479,13 @@ def _may_jump(ninja):
 
 
 @inlined
-def _report(ninja, entities, branches, row, world, distance, length, frames, out):
-    """Write the components of one branch.  Its last state, after ``frames`` frames, is in row ``row`` of ``branches``.
+def _report(ninja, entities, branches, row, world, distance, length, out):
+    """Write the components of one branch.  Its last state is in row ``row`` of ``branches``.
 
     ninja, entities: current state.  length: current path length, px.
     """
     then = branches.ninja[row]
-    soon = 1.0 - (frames - 1.0) / HORIZON
+    soon = 1.0 - (branches.frames[row] - 1.0) / branches.settings[0]["horizon"]
     out[AHEAD.death] = soon if then["state"] == DEAD else 0.0
     out[AHEAD.win] = soon if then["state"] == CELEBRATING else 0.0
     out[AHEAD.dx], out[AHEAD.dy] = then["x"] - ninja["x"], then["y"] - ninja["y"]

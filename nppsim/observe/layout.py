@@ -132,7 +132,12 @@ def observation_keys(observations: Iterable[str]) -> tuple[str, ...]:
     return tuple(key for key in SPECS if key in wanted)
 
 
-def fingerprint(keys: Iterable[str]) -> str:
-    """Return a hex digest (16 characters) of VERSION and the names, shapes, dtypes and components of these keys."""
+def fingerprint(keys: Iterable[str], *settings: str) -> str:
+    """Return a hex digest (16 characters) of VERSION and the names, shapes, dtypes and components of these keys.
+
+    settings: names of settings that change observations (``Stacking.name``, ``Foresight.name``); "" for the defaults.
+    """
     layout = [(s.key, s.shape, s.dtype, s.components) for s in (SPECS[k] for k in observation_keys(keys))]
-    return hashlib.sha256(json.dumps([VERSION, layout]).encode()).hexdigest()[:16]
+    single = hashlib.sha256(json.dumps([VERSION, layout]).encode()).hexdigest()[:16]
+    changed = " ".join(filter(None, (single, *settings)))
+    return single if changed == single else hashlib.sha256(changed.encode()).hexdigest()[:16]

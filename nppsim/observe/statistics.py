@@ -136,7 +136,7 @@ class ObservationStatistics:
         return result
 
     def _require_samples(self) -> None:
-        if self.count < 2:
+        if self.float_keys and self.count < 2:
             raise StatisticsError(
                 f"observation statistics need at least 2 samples, these have {self.count}: call update() with "
                 f"observations of demonstrations, or of random play if there are no demonstrations"

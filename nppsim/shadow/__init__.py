@@ -24,6 +24,7 @@ from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.decision import Fields, State
 from nppsim.observe import layout
+from nppsim.observe.foresight_settings import Foresight
 from nppsim.physics.outcomes import DIED, TIMEOUT, WON
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.physics.tick import start
@@ -50,6 +51,7 @@ class Simulator(Protocol):
     frame_skip: int
     gamma: float
     keys: tuple[str, ...]
+    foresight: Foresight
     reward_config: RewardConfig
     state: State
     latest: dict[str, np.ndarray]
@@ -225,7 +227,7 @@ class Shadow:
         next_step = self._check_paths(i, reference, now)
         for key, values in obs.items():
             if key == "foresight":
-                wanted = foresight(reference, rows, self._branches, simulator.frame_skip)
+                wanted = foresight(reference, rows, self._branches, simulator.frame_skip, simulator.foresight)
                 self._check(prefix + key, values[i], wanted, layout.SPECS[key].components)
             elif key != "reachability_features" or len(next_step):  # if it is empty, its error is already reported
                 self._check(

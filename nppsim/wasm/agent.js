@@ -120,8 +120,10 @@ export class Environment {
     const [frames, jump_delay, count] = [0, 1, 2].map(() => kernels.array("int64", [BRANCH_ROWS]));
     const [chosen, clearances] = [kernels.array("uint8", [2, movers]), kernels.array("float64", [1, movers])];
     kernels.bytes(chosen).fill(1);
+    const settings = kernels.array("foresight", [1]);
+    Object.assign(kernels.record(settings, 0), this.settings.foresight);
     words.strides = [rows.shape[1], WORD];
-    return { words, ...views, frames, jump_delay, count, chosen, clearances };
+    return { words, ...views, frames, jump_delay, count, chosen, clearances, settings };
   }
 
   /** Start an episode with inputs that are played before the first decision. */

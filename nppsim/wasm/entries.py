@@ -11,6 +11,7 @@ from nppsim.bank import _compute_paths
 from nppsim.compile import LEVEL_DTYPE, PLACED_DTYPE, World, _compile
 from nppsim.observe import layout
 from nppsim.observe.foresight import allocate_branches
+from nppsim.observe.foresight_settings import FORESIGHT, FORESIGHT_DTYPE
 from nppsim.paths import compute_fields
 from nppsim.physics.lasers import place_lasers
 from nppsim.physics.shapes import SEGMENT_DTYPE
@@ -30,6 +31,7 @@ RECORDS: dict[str, np.dtype] = {
     "segment": SEGMENT_DTYPE,
     "progress": decision.PROGRESS_DTYPE,
     "weights": WEIGHTS_DTYPE,
+    "foresight": FORESIGHT_DTYPE,
 }
 
 
@@ -122,7 +124,7 @@ def agent() -> dict[str, Entry]:
     episode = [state_rows(field.base, 1 + field.ndim) for field, _offset in columns.values()]
     out = named_tuple((array("f4"), array("?"), array("?"), *episode, array("i8", 2)), decision.Output)
     views = [array(spec.dtype, 1 + len(spec.shape)) for spec in layout.SPECS.values()]
-    views += [array("f8", 2), typeof(allocate_branches(1, 1, 1))]
+    views += [array("f8", 2), typeof(allocate_branches(1, 1, 1, FORESIGHT))]
     return {
         "advance": Entry(
             decision.advance,

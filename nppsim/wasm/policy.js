@@ -7,7 +7,7 @@
  * Outputs equal those of torch up to the order of sums in float32; here, sums are computed in float64 and then rounded.
  */
 
-const FORMAT_VERSION = 1;
+const FORMAT_VERSION = 2;
 const INPUTS_TOGETHER = 4; // of a layer, which takes half the time of one at a time
 
 /** A policy file that this version cannot read. */

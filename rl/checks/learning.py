@@ -14,7 +14,7 @@ from torch.nn import functional
 from bc.train import BCResult
 from nppsim.actions import NUM_ACTIONS
 from nppsim.observe.statistics import ObservationStatistics
-from rl.checks.check import CHECKPOINT, TRIAL, UPDATE, CheckFailed, CheckWarned, check, require
+from rl.checks.check import CHECKPOINT, TRIAL, UPDATE, CheckFailed, CheckSkipped, CheckWarned, check, require
 from rl.config import ExperimentConfig
 from rl.policy import checkpoint
 from rl.policy.constants import CLAMP
@@ -64,7 +64,7 @@ def every_input_has_an_effect(policy: NppPolicy, sample: Observed) -> str:
         logits, values = _in_float32(policy).logits_and_values({**sample, **dict(zip(keys, inputs, strict=True))})
         # a weighted sum of the outputs, since gradients could cancel out in a plain sum
         outputs = (logits * torch.linspace(-1, 1, logits.shape[1], device=logits.device)).sum() + 0.7 * values.sum()
-        gradients = torch.autograd.grad(outputs, inputs, materialize_grads=True)
+        gradients = torch.autograd.grad(outputs, inputs, materialize_grads=True) if inputs else ()
     unused = [
         f"{key}[{i}]"
         for key, gradient in zip(keys, gradients, strict=True)
@@ -115,6 +115,8 @@ def the_first_update_stays_near_the_bc_policy(ppo: PPO, bc_policy: NppPolicy, pr
 def the_rollout_resembles_the_demonstrations(ppo: PPO, statistics: ObservationStatistics) -> str:
     """Check that normalised observations of the rollout have similar statistics as in the demonstrations."""
     normalize, buffer = ppo.policy.features_extractor.normalize, ppo.rollout_buffer
+    if not normalize.float_keys:
+        raise CheckSkipped("the network observes only images, which are not normalised")
     everything = torch.arange(len(buffer), device=buffer.device)
     z = normalize(buffer.observations(everything, normalize.float_keys))[:, normalize.newest].cpu().numpy()
     texts, unusual, ratios = [], [], []

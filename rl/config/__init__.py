@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rl.config.evaluation import EvaluationConfig, VideoConfig
     from rl.config.experiment import ExperimentConfig, UploadConfig
     from rl.config.machine import HardwareConfig, ProfilingConfig
-    from rl.config.networks import HeadsConfig, HierarchyConfig, StackingConfig
+    from rl.config.networks import ForesightConfig, HeadsConfig, HierarchyConfig, StackingConfig
     from rl.config.ppo import PPOConfig
     from rl.config.rewards import RewardSettings
 
@@ -25,6 +25,7 @@ _MODULES = {
     "DistillationConfig": "rl.config.distillation",
     "EvaluationConfig": "rl.config.evaluation",
     "ExperimentConfig": "rl.config.experiment",
+    "ForesightConfig": "rl.config.networks",
     "HardwareConfig": "rl.config.machine",
     "HeadsConfig": "rl.config.networks",
     "HierarchyConfig": "rl.config.networks",

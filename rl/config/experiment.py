@@ -18,13 +18,21 @@ from bc.dataset import DatasetConfig
 from bc.train import BCConfig
 from hardware import PlanRequest
 from nppsim.errors import ConfigError, did_you_mean, redact
-from nppsim.observe.foresight import HORIZON
 from nppsim.settings import check_settings, require, same_setting, setting
 from rl.config.curriculum import CurriculumConfig
 from rl.config.distillation import IMITATION, DistillationConfig
 from rl.config.evaluation import EvaluationConfig, VideoConfig
 from rl.config.machine import HardwareConfig, ProfilingConfig
-from rl.config.networks import DEEP, HIERARCHICAL, STATE, VISUAL, HeadsConfig, HierarchyConfig, StackingConfig
+from rl.config.networks import (
+    DEEP,
+    HIERARCHICAL,
+    STATE,
+    VISUAL,
+    ForesightConfig,
+    HeadsConfig,
+    HierarchyConfig,
+    StackingConfig,
+)
 from rl.config.ppo import PPOConfig
 from rl.config.rewards import RewardSettings
 from rl.policy.architectures import WITH_MEMORY, ArchitectureError, get_architecture
@@ -86,6 +94,9 @@ class ExperimentConfig:
     architectures: tuple[str, ...] = setting(MISSING, "networks to train, one after another", aliases=("architecture",))
     train_dataset: tuple[Path, ...] = _data(
         (Path("datasets/train"),), "folders of training levels, or level files; duplicates count once"
+    )
+    num_train_levels: int | None = _data(
+        None, "train on this number of levels, the first ones of each category in turn; default: all", low=1
     )
     dev_dataset: tuple[Path, ...] = _data(
         (), "levels for evaluation during training; default: a tenth of the training levels, at most 50 per category"
@@ -155,6 +166,7 @@ class ExperimentConfig:
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
     reward: RewardSettings = field(default_factory=RewardSettings)
     stacking: StackingConfig = field(default_factory=StackingConfig)
+    foresight: ForesightConfig = field(default_factory=ForesightConfig)
     heads: HeadsConfig = field(default_factory=HeadsConfig)
     hierarchy: HierarchyConfig = field(default_factory=HierarchyConfig)
     profiling: ProfilingConfig = field(default_factory=ProfilingConfig)
@@ -189,9 +201,14 @@ class ExperimentConfig:
     def _check_networks(self) -> None:
         """Raise ConfigError for networks that contradict other settings."""
         deep, stacked = self.heads.deep, self.stacking.visual or self.stacking.state
+        looking = [name for name in self.architectures if "foresight" in get_architecture(name).observations]
+        advice = "no network observes look-ahead; leave out --foresight-..., or give NAME_foresight"
+        require(looking or not self.foresight.suffixes, advice, "architectures", self.architectures)
         for name in self.architectures:
             network = get_architecture(name)
+            sees = network.foresight or network.shield == "off"
             for twice, advice in (
+                (self.foresight.suffixes and sees, "already has settings of look-ahead; leave out --foresight-..."),
                 (deep and network.deep, f"already has deep heads; leave out --{DEEP}"),
                 (stacked and network.stacking, f"already stacks frames; leave out --{VISUAL} and --{STATE}"),
                 (self.hierarchy.hierarchical and network.subtasks, f"already has subtasks; leave out --{HIERARCHICAL}"),
@@ -201,8 +218,9 @@ class ExperimentConfig:
         networks = [get_architecture(name) for name in self.networks]
         recurrent, ppo = any(network.memory for network in networks), self.ppo
         for network in networks:
-            fits = "foresight" not in network.observations or self.frame_skip <= HORIZON
-            advice = f"{network.name} observes {HORIZON} frames of look-ahead; give at most {HORIZON}"
+            fits = "foresight" not in network.observations or self.frame_skip <= network.foresight.horizon
+            most = network.foresight.horizon
+            advice = f"{network.name} observes {most} frames of look-ahead; give at most {most}"
             require(fits, advice, "frame_skip", self.frame_skip)
         single = self.hardware.processes == 1 or not any(network.subtasks for network in networks)
         require(single, "hierarchical PPO trains in one process; leave out --num-processes and --num-gpus")
@@ -237,10 +255,11 @@ class ExperimentConfig:
 
     @property
     def networks(self) -> tuple[str, ...]:
-        """Names of the architectures, including stacks, heads and subtasks from the settings."""
+        """Names of the architectures, including look-ahead, stacks, heads and subtasks from the settings."""
         return tuple(map(self._with_settings, self.architectures))
 
     def _with_settings(self, name: str) -> str:
+        name = self.foresight.named(name)
         name, plus, memory = name.partition(f"+{WITH_MEMORY}")
         plain, also, deep = name.partition("+deep")  # order of the parts: stacks, heads, memory
         return self.hierarchy.named(self.heads.named(self.stacking.named(plain) + also + deep) + plus + memory)

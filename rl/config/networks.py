@@ -1,12 +1,21 @@
-"""Settings for all networks of an experiment: deep heads, frame stacks, subtasks."""
+"""Settings for all networks of an experiment: look-ahead, deep heads, frame stacks, subtasks."""
 
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from nppsim.observe.foresight_settings import Foresight
 from nppsim.observe.stacking import MOST_FRAMES, PADDINGS, Stacking
-from nppsim.settings import check_settings, setting
-from rl.policy.architectures import MAX_BLOCKS, MAX_SUBTASK_DECISIONS, WITH_SUBTASKS, ResidualBlocks
+from nppsim.settings import check_settings, same_setting, setting
+from rl.policy.architectures import (
+    MAX_BLOCKS,
+    MAX_SUBTASK_DECISIONS,
+    SHIELDS,
+    UNSHIELDED,
+    WITH_SUBTASKS,
+    ResidualBlocks,
+    get_architecture,
+)
 
 DEEP = "use-deep-resnet-policy"
 VISUAL, STATE = "enable-visual-frame-stacking", "enable-state-stacking"
@@ -14,6 +23,40 @@ HIERARCHICAL = "use-hierarchical-ppo"
 
 _deep = partial(setting, needs="heads.deep")
 _hierarchical = partial(setting, needs="hierarchy.hierarchical")
+
+
+@dataclass(frozen=True)
+class ForesightConfig:
+    """Look-ahead of all networks that observe it.  A name such as NAME+horizon20+unshielded sets that of one network."""
+
+    group: ClassVar[str] = "networks"
+    horizon: int = same_setting(Foresight, "horizon")
+    branches: int = same_setting(Foresight, "branches")
+    escapes: int = same_setting(Foresight, "escapes")
+    noise: float = same_setting(Foresight, "noise")
+    shield: str = setting(
+        SHIELDS[0],
+        "penalty: lower the logits of actions that look-ahead calls deadly; off: as NAME+unshielded",
+        flag="foresight-shield",
+        choices=SHIELDS,
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        Foresight(self.horizon, self.branches, self.escapes, self.noise)  # ConfigError for invalid values
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Suffixes of an architecture's name for these settings; () for the defaults."""
+        name = Foresight(self.horizon, self.branches, self.escapes, self.noise).name
+        return tuple(filter(None, (name, UNSHIELDED if self.shield == "off" else "")))
+
+    def named(self, architecture: str) -> str:
+        """Return the name of an architecture with these settings; the same name if it does not observe look-ahead."""
+        if not self.suffixes or "foresight" not in get_architecture(architecture).observations:
+            return architecture
+        plain, *others = architecture.split("+")
+        return "+".join((plain, *self.suffixes, *others))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 from nppsim.errors import REDACTED, ConfigError
 from nppsim.io.reading import read_object
 from nppsim.settings import require
-from rl.config import ExperimentConfig, HardwareConfig, HeadsConfig, HierarchyConfig, StackingConfig
+from rl.config import ExperimentConfig, ForesightConfig, HardwareConfig, HeadsConfig, HierarchyConfig, StackingConfig
 from rl.config.files import (
     EXECUTION,
     config_from_dict,
@@ -36,6 +36,12 @@ _CURRICULUM = (
     "use_curriculum strategy stage_order start_states start_stage threshold stage_thresholds preset active_levels "
     "lp_timescale lp_slow lp_min_samples"
 )
+_NETWORKS: dict[str, type] = {
+    "foresight": ForesightConfig,
+    "heads": HeadsConfig,
+    "stacking": StackingConfig,
+    "hierarchy": HierarchyConfig,
+}
 # Setting that cannot change within a run -> reason, as in the constants above.
 FIXED = {
     "frame_skip": "the policy was trained with it",
@@ -49,7 +55,7 @@ FIXED = {
     "init_from": "PPO has begun",
     **{
         f"{section}.{one.name}": "it would be another network"
-        for section, part in (("heads", HeadsConfig), ("stacking", StackingConfig), ("hierarchy", HierarchyConfig))
+        for section, part in _NETWORKS.items()
         for one in fields(part)
         if one.name != "from_stage"
     },

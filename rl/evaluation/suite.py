@@ -22,6 +22,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.observe import layout
+from nppsim.observe.foresight_settings import FORESIGHT, Foresight
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.physics import outcomes
 from nppsim.reward import GAMMA, PATH_SHAPING, RewardConfig
@@ -37,8 +38,8 @@ from rl.policy.player import player_of
 class Policy(Protocol):
     """Interface of a policy.
 
-    Optional attributes: ``observations``, names or keys of ``layout`` (default: those of ``NppEnv``), and ``stacking``
-    (default: none).
+    Optional attributes: ``observations``, names or keys of ``layout`` (default: those of ``NppEnv``), ``stacking``
+    (default: none) and ``foresight`` (default: ``FORESIGHT``).
     """
 
     def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
@@ -121,7 +122,7 @@ class EvaluationSuite:
             gamma=gamma,
             threads=threads,
         )
-        self._simulators: dict[tuple[tuple[str, ...], Stacking], BatchSimulator] = {}
+        self._simulators: dict[tuple[tuple[str, ...], Stacking, Foresight], BatchSimulator] = {}
 
     def __len__(self) -> int:
         """Number of episodes of a run."""
@@ -183,9 +184,11 @@ class EvaluationSuite:
         """Return the simulator with the observations of a policy, which is made on first use."""
         keys = layout.observation_keys(getattr(policy, "observations", layout.VISION_FREE))
         stacking = getattr(policy, "stacking", NO_STACKS)
-        if (keys, stacking) not in self._simulators:
-            self._simulators[keys, stacking] = self._make_simulator(observations=keys, stacking=stacking)
-        return self._simulators[keys, stacking]
+        foresight = getattr(policy, "foresight", FORESIGHT)
+        if (keys, stacking, foresight) not in self._simulators:
+            made = self._make_simulator(observations=keys, stacking=stacking, foresight=foresight)
+            self._simulators[keys, stacking, foresight] = made
+        return self._simulators[keys, stacking, foresight]
 
     def _bank_row(self, episodes: np.ndarray) -> np.ndarray:
         """Return the index in the bank of each episode's level, int32[N]; numbers beyond the last episode mean the last."""

@@ -14,9 +14,11 @@ from nppsim import LevelBank, reward
 from nppsim.actions import NUM_ACTIONS
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
+from nppsim.gym.benchmark import first_of_each
 from nppsim.io.progress import progress_bar
 from nppsim.levels.level import Level, symmetric_fingerprint, warning_lines
 from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
+from nppsim.observe.foresight_settings import FORESIGHT, Foresight
 from nppsim.observe.statistics import ObservationStatistics
 from rl.checks.config import margin_text, returns_text
 from rl.config.experiment import DEV_LEVELS, DEV_SHARE, ExperimentConfig
@@ -82,6 +84,9 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     )
     if not config.dev_dataset:
         train, dev = hold_out(train)
+    if config.num_train_levels is not None:
+        chosen = first_of_each([category for _, category in train], config.num_train_levels, "--num-train-levels")
+        train = [train[i] for i in chosen]
     if config.evaluation.in_training and not dev:
         advice = "has no second level of a category to hold out for evaluations; give --dev-dataset, or --eval-freq 0"
         raise ConfigError(advice, "--train-dataset", " ".join(map(str, config.train_dataset)))
@@ -211,7 +216,12 @@ def make_suite(config: ExperimentConfig, levels: Pairs, episodes: int, threads: 
 
 
 def load_demonstrations(
-    config: ExperimentConfig, data: Data, observations: tuple[str, ...], seed: int, log: Log
+    config: ExperimentConfig,
+    data: Data,
+    observations: tuple[str, ...],
+    seed: int,
+    log: Log,
+    foresight: Foresight = FORESIGHT,
 ) -> demonstrations.BCDataset:
     """Return the demonstrations as a dataset, from the cache in ``output_dir`` if possible.
 
@@ -222,7 +232,7 @@ def load_demonstrations(
     dataset = demonstrations.load_or_build(
         config.replay_data_dir,
         config.output_dir / "cache",
-        _dataset_config(config, observations, seed),
+        _dataset_config(config, observations, seed, foresight),
         held_back=held_back,
         log=log,
         progress=progress_bar,
@@ -244,10 +254,13 @@ def check_demonstrations(config: ExperimentConfig, data: Data, observations: tup
     )
 
 
-def _dataset_config(config: ExperimentConfig, observations: tuple[str, ...], seed: int) -> demonstrations.DatasetConfig:
+def _dataset_config(
+    config: ExperimentConfig, observations: tuple[str, ...], seed: int, foresight: Foresight = FORESIGHT
+) -> demonstrations.DatasetConfig:
     return demonstrations.DatasetConfig(
         config.frame_skip,
         observations,
+        foresight,
         validation_share=config.validation_share,
         seed=seed,
         mirror=config.mirror_demonstrations,

@@ -96,7 +96,7 @@ def make_distiller(setup: TrainingSetup, plan: hardware.Plan, student: NppPolicy
         setup.architecture,
         plan,
         setup.seed,
-        also=teacher.observations,
+        teacher=teacher,
         num_envs=num_envs,
     )
     pool = ThreadPool(plan.torch_threads)

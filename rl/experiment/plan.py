@@ -158,6 +158,7 @@ def timed_ppo(architecture: str, plan: hardware.Plan, updates: int = TIMED_UPDAT
         plan.num_envs,
         observations=network.observations,
         stacking=network.stacking,
+        foresight=network.foresight,
         gamma=settings.gamma,
         threads=plan.simulator_threads,
     )

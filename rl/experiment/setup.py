@@ -13,6 +13,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.io.files import write_bytes
 from nppsim.observe import layout
+from nppsim.settings import require
 from rl.checks.doctor import Doctor
 from rl.config import ExperimentConfig
 from rl.config.resume import RUN_FILE
@@ -134,24 +135,31 @@ def make_env(
     plan: hardware.Plan,
     seed: int,
     *,
-    also: Sequence[str] = (),
+    teacher: NppPolicy | None = None,
     num_envs: int | None = None,
 ) -> BatchVecEnv:
     """Make the environments of this process, with training levels drawn by the curriculum.
 
     plan: hardware plan of one process.
     seed: seed of the levels; PPO seeds them again, differently in each process.
-    also: further observations, for a teacher.
+    teacher: policy whose observations are added.
     num_envs: overrides the number of environments of the plan.
+    Raises ConfigError if architecture and teacher observe different look-ahead.
     """
+    keys, foresight = architecture.observations, architecture.foresight
+    if teacher is not None:
+        both = "foresight" in keys and "foresight" in teacher.observations
+        advice = f"observes {teacher.foresight}, {architecture.name} observes {foresight}; give a teacher with the same"
+        require(not both or teacher.foresight == foresight, advice, "--teacher", teacher.architecture)
+        foresight = foresight if "foresight" in keys else teacher.foresight
+        keys = layout.observation_keys({*keys, *teacher.observations})
     sim = BatchSimulator(
         data.bank,
         num_envs or plan.num_envs,
         frame_skip=config.frame_skip,
-        observations=layout.observation_keys({*architecture.observations, *also})
-        if also
-        else architecture.observations,
+        observations=keys,
         stacking=architecture.stacking,
+        foresight=foresight,
         reward=config.reward.weights,
         gamma=config.ppo.gamma,
         threads=plan.simulator_threads,

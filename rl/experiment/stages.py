@@ -118,8 +118,8 @@ def run_stages(setup: TrainingSetup, last: str = "report") -> Training:
         segment_length(settings, own_plan)  # raises errors about rollout and segment lengths before imitation
     path = teacher_of(setup)
     teacher = load_teacher(path, setup.config.frame_skip).to(plan.device) if path else None
-    also = teacher.observations if teacher and setup.config.teacher.kl_coef else ()
-    env = make_env(setup.config, setup.data, setup.architecture, own_plan, setup.seed, also=also)
+    shown = teacher if setup.config.teacher.kl_coef else None
+    env = make_env(setup.config, setup.data, setup.architecture, own_plan, setup.seed, teacher=shown)
     record = RunRecord(
         setup.architecture.name,
         setup.pretrained,
@@ -176,8 +176,11 @@ def imitate(training: Training) -> None:
         setup.doctor.skip(dataset="imitation was done before the run was interrupted")
         setup.doctor.add(statistics=training.pretrained.policy.statistics)
         return
-    dataset = load_demonstrations(setup.config, setup.data, setup.architecture.observations, setup.seed, setup.log)
-    dataset = dataset.stacked(setup.architecture.stacking)
+    network = setup.architecture
+    dataset = load_demonstrations(
+        setup.config, setup.data, network.observations, setup.seed, setup.log, network.foresight
+    )
+    dataset = dataset.stacked(network.stacking)
     write_json(setup.folder / "pretrain" / DEMONSTRATIONS_FILE, {"key": dataset.key, "decisions": len(dataset)})
     initial = initial_agent_of(setup)
     statistics = initial.statistics if initial else dataset.statistics()

@@ -4,16 +4,18 @@
 (docs/own_network.md).
 """
 
-import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from nppsim.errors import UserError, did_you_mean
 from nppsim.observe import layout
+from nppsim.observe.foresight_settings import FORESIGHT, Foresight
+from nppsim.observe.foresight_settings import NAME_SYNTAX as FORESIGHT_SYNTAX
 from nppsim.observe.stacking import NAME_SYNTAX, NO_STACKS, Stacking
 
+SHIELDS = ("penalty", "off")
 SUBTASK_OBSERVATIONS = ("reachability_features", "entity_positions", "switch_states", "hazards")
 HIGH_LEVEL = "high_level."  # prefix of the tensor names of the high-level policy
 # Bytes per decision of a rollout: for each number of a recurrent state, and for a subtask.  The latter are index and
@@ -92,6 +94,9 @@ class Architecture:
     subtasks: largest number of decisions of a subtask (``rl.policy.subtasks``); 0: no subtasks.
     memory: size of the GRU state (``rl.policy.recurrent``); 0: not recurrent.
     mirror: True to average the outputs for an observation and its mirror image (``rl.policy.mirror``).
+    foresight: settings of the observation ``foresight``.
+    shield: "penalty" lowers the logits of actions that lead to death in all branches of ``foresight``
+        (``rl.policy.policy.death_penalty``); "off": the outputs of the network are not changed.
     """
 
     name: str
@@ -111,6 +116,8 @@ class Architecture:
     subtasks: int = 0
     memory: int = 0
     mirror: bool = False
+    foresight: Foresight = FORESIGHT
+    shield: str = SHIELDS[0]
 
     @property
     def imitated(self) -> "Architecture":
@@ -137,11 +144,13 @@ class Architecture:
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of observation layout and frame stacking."""
-        single = layout.fingerprint(self.observations)
-        if not self.stacking:
-            return single
-        return hashlib.sha256(f"{single} {self.stacking.name}".encode()).hexdigest()[: len(single)]
+        """Fingerprint of observation layout, frame stacking and settings of look-ahead."""
+        return layout.fingerprint(self.observations, self.stacking.name, self.foresight.name)
+
+    @property
+    def shielded(self) -> bool:
+        """True if the logits of deadly actions are lowered."""
+        return "foresight" in self.observations and self.shield != "off"
 
 
 def _with_foresight(plain: Architecture) -> Architecture:
@@ -179,6 +188,24 @@ _PLAIN = (
     ),
 )
 _ALL, _VISION_FREE = _PLAIN[:2]
+_WITHOUT_PATHS = (  # exact path lengths are privileged information (docs/benchmark.md)
+    Architecture(
+        name="state_no_paths",
+        description="vision_free without path lengths",
+        vectors=((("game_state",), (64,)), (("entity_positions", "switch_states", "hazards"), (64,))),
+        surroundings=128,
+        fusion=(256,),
+        heads=(64,),
+    ),
+    Architecture(
+        name="pixels_only",
+        description="the two images alone: a CNN for each",
+        player_frame=128,
+        global_view=64,
+        fusion=(256,),
+        heads=(128,),
+    ),
+)
 _GCN = GraphNetwork("gcn", layers=2, width=64, heads=0, out=128)
 _GAT = GraphNetwork("gat", layers=2, width=64, heads=4, out=128)
 _HGT = GraphNetwork("hgt", layers=3, width=64, heads=8, out=128)
@@ -236,7 +263,11 @@ _GRAPHS = (
 )
 ARCHITECTURES: dict[str, Architecture] = {
     architecture.name: architecture
-    for architecture in (*(version for plain in _PLAIN for version in (plain, _with_foresight(plain))), *_GRAPHS)
+    for architecture in (
+        *(version for plain in _PLAIN for version in (plain, _with_foresight(plain))),
+        *_WITHOUT_PATHS,
+        *_GRAPHS,
+    )
 }
 ALIASES = {  # names of these networks in other training projects
     "graph_attention": "attention",
@@ -247,6 +278,8 @@ ALIASES = {  # names of these networks in other training projects
 _SHIPPED = frozenset(ARCHITECTURES)
 
 
+UNSHIELDED = "unshielded"  # suffix of an architecture's name after "+"
+FORESIGHT_FIELDS = tuple(one.name for one in fields(Foresight))  # beginnings of a suffix for look-ahead
 WITH_SUBTASKS = "subtasks"  # suffix of an architecture's name after "+", followed by a number
 MAX_SUBTASK_DECISIONS = 10_000  # largest number of decisions of a subtask
 WITH_MEMORY = "gru"  # suffix of an architecture's name after "+"
@@ -288,6 +321,7 @@ def _mirrored(known: Architecture) -> bool:
 def get_architecture(name: str) -> Architecture:
     """Look up an architecture by name, with optional suffixes.
 
+    ``+horizonN-branchesN-escapesN-noiseX`` sets some fields of ``Foresight``; ``+unshielded`` switches off the shield.
     ``+visualN-stateM`` stacks N frames of images and M frames of vectors (``nppsim.observe.stacking``).
     ``+deepN`` replaces the hidden layers of each head by N residual blocks (``ResidualBlocks``).
     ``+mirror`` averages the outputs for an observation and its mirror image (``rl.policy.mirror``); no stacks, ``+gru`` or
@@ -312,6 +346,11 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
     full = f"{known.name}+{suffix}"
     last = bool(known.memory or known.subtasks)  # no other suffix may follow
     try:
+        first = not (known.deep or known.stacking or known.mirror or last)
+        if suffix.startswith(FORESIGHT_FIELDS) and first and not known.foresight and known.shield != "off":
+            return replace(_with_look_ahead(known), name=full, foresight=Foresight.named(suffix))
+        if suffix == UNSHIELDED and first and known.shield != "off":
+            return replace(_with_look_ahead(known), name=full, shield="off")
         if suffix == WITH_MIRROR and not (known.mirror or last):
             return replace(known, name=full, mirror=_mirrored(known))
         if known.mirror and not suffix.startswith("deep"):
@@ -335,9 +374,17 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
             raise
         raise ArchitectureError(f"architecture {name!r}, suffix: {error}") from error
     raise ArchitectureError(
-        f"architecture {name!r}: {suffix!r} is not possible there; suffixes are stacks ({NAME_SYNTAX}), then deep "
-        f"heads (deepN), then {WITH_MIRROR}, a GRU ({WITH_MEMORY}) or subtasks ({WITH_SUBTASKS}K), each once"
+        f"architecture {name!r}: {suffix!r} is not possible there; suffixes are look-ahead ({FORESIGHT_SYNTAX}), then "
+        f"{UNSHIELDED}, then stacks ({NAME_SYNTAX}), then deep heads (deepN), then {WITH_MIRROR}, a GRU ({WITH_MEMORY}) "
+        f"or subtasks ({WITH_SUBTASKS}K), each once"
     )
+
+
+def _with_look_ahead(known: Architecture) -> Architecture:
+    """Return the architecture.  Raises ArchitectureError if it does not observe look-ahead."""
+    if "foresight" not in known.observations:
+        raise ArchitectureError(f"architecture {known.name!r} does not observe look-ahead: leave out its settings")
+    return known
 
 
 def _stacking(known: Architecture, suffix: str, name: str) -> Stacking:
@@ -358,14 +405,16 @@ def _stacking(known: Architecture, suffix: str, name: str) -> Stacking:
 def register(architecture: Architecture) -> None:
     """Register an architecture; it replaces an earlier one with the same name.
 
-    Raises ArchitectureError for the name of a shipped architecture, a name that is not a valid folder name, and a module
-    without ``reads`` or with a graph observation.
+    Raises ArchitectureError for an unknown shield, the name of a shipped architecture, a name that is not a valid folder
+    name, and a module without ``reads`` or with a graph observation.
     """
     name = architecture.name
     if name in _SHIPPED or name in ALIASES:
         raise ArchitectureError(f"{name!r} is a shipped architecture; register yours under another name")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ArchitectureError(f"architecture {name!r} cannot name a folder; use letters, digits and . _ -")
+    if architecture.shield not in SHIELDS:
+        raise ArchitectureError(f"architecture {name!r}: shield {architecture.shield!r}; give {' or '.join(SHIELDS)}")
     if (architecture.module is None) != (not architecture.reads):
         raise ArchitectureError(f"architecture {name!r}: give both module and reads, or neither")
     if architecture.module and (architecture.vectors or architecture.graph or architecture.attention):

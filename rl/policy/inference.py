@@ -95,13 +95,14 @@ class CompiledPolicy:
     """A policy with dense layers in float32 on the CPU, with its weights at the time of creation.
 
     policy: the policy, which computes results for more than MAX_ROWS observations; its weights must not change.
-    observations, stacking, architecture: those of the policy.
+    observations, stacking, foresight, shielded, architecture: those of the policy.
     """
 
     stacking = NO_STACKS
 
     def __init__(self, policy: NppPolicy):
         self.policy, self.architecture, self.observations = policy, policy.architecture, policy.observations
+        self.foresight, self.shielded = policy.foresight, policy.shielded
         architecture = get_architecture(policy.architecture)
         weights = {name: values.numpy() for name, values in policy.state_dict().items()}
         floats = [key for key in self.observations if SPECS[key].dtype == "float32"]
@@ -150,7 +151,7 @@ class CompiledPolicy:
             np.array([sign for _, _, signs, _ in images for sign in signs], np.float32),
             np.array([begin + x for begin, _, _, positions in images for x in positions], np.int64),
         )
-        self._foresight = begins.get("foresight", -1)
+        self._foresight = begins["foresight"] if policy.shielded else -1
 
     def __reduce__(self) -> tuple[type["CompiledPolicy"], tuple[NppPolicy]]:
         return type(self), (self.policy,)

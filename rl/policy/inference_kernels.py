@@ -24,7 +24,7 @@ def forward(raw, mean, divisor, source, signs, positions, foresight, steps, weig
     source, signs, positions: see ``mirror_of``; empty without mirror images.
     steps: int64[L, 6], the layers: begin and number of inputs, begin and number of outputs, begin of the weights, ReLU.
     weights: float32[W], for each layer the weights [inputs, outputs], then the biases.
-    foresight: begin of the look-ahead in an observation, or -1.
+    foresight: begin of the look-ahead in an observation; -1 without a death penalty.
     places: int64[7], where the outputs are in the work space, which begins with the observation.
     """
     size = raw.shape[1]

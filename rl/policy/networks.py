@@ -66,7 +66,8 @@ class NormalizeObservations(nn.Module):
         self.size = stop = max((columns.stop for columns in self.columns.values()), default=0)
         stacked = bool(stacking.stacked(self.float_keys))
         ends = [(columns, self.output_slices[key].stop) for key, columns in self.columns.items()]
-        self.newest = np.concatenate([np.arange(s.start - s.stop, 0) + end for s, end in ends])
+        nothing = np.zeros(0, np.int64)  # for networks that only observe images
+        self.newest = np.concatenate([nothing, *(np.arange(s.start - s.stop, 0) + end for s, end in ends)])
         columns = [np.tile(np.arange(s.start, s.stop), stacking.frames(key)) for key, s in self.columns.items()]
         # Column of the statistics for each number of the output; None if output and statistics have the same order.
         self.register_buffer(
@@ -77,7 +78,7 @@ class NormalizeObservations(nn.Module):
             self.register_buffer(name, torch.full((stop,), torch.nan, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
         self.register_buffer("fingerprint", torch.tensor(list(layout.fingerprint(keys).encode()), dtype=torch.uint8))
-        self._filled = False
+        self._filled = not self.float_keys
 
     @property
     def statistics(self) -> ObservationStatistics | None:
@@ -97,7 +98,7 @@ class NormalizeObservations(nn.Module):
         statistics.require(layout.fingerprint(self.keys), "the network")
         for field in ("mean", "std", "divisor"):
             values = getattr(statistics, field)
-            flat = np.concatenate([values[key].reshape(-1) for key in self.float_keys])
+            flat = np.concatenate([np.zeros(0), *(values[key].reshape(-1) for key in self.float_keys)])
             getattr(self, field).copy_(torch.from_numpy(flat))
         self.count.fill_(statistics.count)
         self._filled = True
@@ -108,6 +109,8 @@ class NormalizeObservations(nn.Module):
                 "the policy has no observation statistics yet: pass statistics=... to it, or call set_statistics() "
                 "with statistics of the demonstrations, or of random play without demonstrations"
             )
+        if not self.float_keys:
+            return torch.zeros((len(observations[self.keys[0]]), 0), device=self.mean.device)
         raw = torch.cat([observations[key].flatten(1) for key in self.float_keys], dim=1)
         mean, divisor = self.mean.float(), self.divisor.float()
         if self._column is not None:
@@ -123,7 +126,7 @@ class NormalizeObservations(nn.Module):
                 f"that wrote them"
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
-        self._filled = bool(self.count >= 2)
+        self._filled = bool(self.count >= 2) or not self.float_keys
 
 
 def _slices(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:

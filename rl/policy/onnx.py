@@ -30,12 +30,13 @@ from nppsim.actions import ACTION_NAMES, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.errors import UserError, import_optional
 from nppsim.io.reading import from_plain, parse_json, read_bytes
 from nppsim.observe import layout
+from nppsim.observe.foresight_settings import FORESIGHT, Foresight
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from rl.policy.networks import check_batch
 from rl.policy.policy import NppPolicy, sample_actions
 
 METADATA = "nppsim"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MASK = "action_mask"
 OUTPUTS = ("logits", "value", "action")
 OPSET = 18
@@ -59,6 +60,8 @@ class NetworkMetadata:
     layout: fingerprint of the observation layout.
     stacking: suffix of the architecture's name for frame stacking; "" without stacking.
     frame_skip: frames per decision during training.
+    foresight: suffix of the architecture's name for settings of look-ahead; "" for the defaults.
+    shielded: True if the network lowers the logits of deadly actions.
     actions: names of the actions.
     """
 
@@ -67,6 +70,8 @@ class NetworkMetadata:
     layout: str
     stacking: str
     frame_skip: int
+    foresight: str
+    shielded: bool
     actions: tuple[str, ...] = ACTION_NAMES
     format_version: int = FORMAT_VERSION
 
@@ -118,8 +123,10 @@ def to_onnx(policy: NppPolicy, *, frame_skip: int) -> bytes:
 
 def metadata_of(policy: NppPolicy, frame_skip: int) -> NetworkMetadata:
     """Return the metadata for the file of a policy."""
-    keys = policy.observations
-    return NetworkMetadata(policy.architecture, keys, layout.fingerprint(keys), policy.stacking.name, frame_skip)
+    keys, foresight = policy.observations, policy.foresight.name
+    of_layout = layout.fingerprint(keys, foresight)
+    stacking = policy.stacking.name
+    return NetworkMetadata(policy.architecture, keys, of_layout, stacking, frame_skip, foresight, policy.shielded)
 
 
 def _traced(policy: NppPolicy) -> Any:
@@ -200,8 +207,8 @@ class OnnxPolicy:
         except _errors_of(ort) as error:
             first = next(iter(str(error).splitlines()), "")
             raise ExportError(f"{file_name}: no ONNX file, or damaged ({first[:200]}): {_REMEDY}") from error
-        self.metadata, self.stacking = _metadata(metadata, file_name)
-        self.observations = self.metadata.observations
+        self.metadata, self.stacking, self.foresight = _metadata(metadata, file_name)
+        self.observations, self.shielded = self.metadata.observations, self.metadata.shielded
         wanted = {key: (layout.SPECS[key].dtype, self.stacking.shape(key)) for key in self.observations}
         wanted[MASK] = ("bool", (NUM_ACTIONS,))
         if found != wanted or outputs != list(OUTPUTS):
@@ -291,7 +298,7 @@ def _errors_of(ort: Any) -> tuple[type[Exception], ...]:
     return (*(one for one in found if isinstance(one, type) and issubclass(one, Exception)), UnicodeDecodeError)
 
 
-def _metadata(text: str | None, file_name: object) -> tuple[NetworkMetadata, Stacking]:
+def _metadata(text: str | None, file_name: object) -> tuple[NetworkMetadata, Stacking, Foresight]:
     """Parse the metadata.  Raises ExportError for damaged metadata, another format version or observation layout."""
     if text is None:
         raise ExportError(f"{file_name}: an ONNX file, but not of this project: {_REMEDY}")
@@ -305,15 +312,16 @@ def _metadata(text: str | None, file_name: object) -> tuple[NetworkMetadata, Sta
     try:
         metadata: NetworkMetadata = from_plain(NetworkMetadata, fields)
         stacking = Stacking.named(metadata.stacking) if metadata.stacking else NO_STACKS
+        foresight = Foresight.named(metadata.foresight) if metadata.foresight else FORESIGHT
         if not 1 <= metadata.frame_skip <= FRAMES_PER_SECOND:
             raise ValueError(f"frame_skip is {metadata.frame_skip}")
         if metadata.observations != layout.observation_keys(metadata.observations):
             raise ValueError("the order of the observations is not that of the layout")
     except (KeyError, ValueError) as error:
         raise ExportError(f"{file_name}: its metadata are damaged ({error}): {_REMEDY}") from error
-    if metadata.layout != layout.fingerprint(metadata.observations):
+    if metadata.layout != (current := layout.fingerprint(metadata.observations, metadata.foresight)):
         raise ExportError(
             f"{file_name}: reads observation layout {metadata.layout} ({', '.join(metadata.observations)}), this version of "
-            f"the project has {layout.fingerprint(metadata.observations)}: use the version that wrote it, or export again"
+            f"the project has {current}: use the version that wrote it, or export again"
         )
-    return metadata, stacking
+    return metadata, stacking, foresight

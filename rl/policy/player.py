@@ -183,9 +183,9 @@ class ExploringPlayer(Player):
         return (over >= 0) & (over % self.phase == self.phase - 1) & longer
 
     def _deadly(self, obs: Mapping[str, np.ndarray], explores: np.ndarray, envs: np.ndarray) -> np.ndarray:
-        """Return True where look-ahead calls the repeated action deadly, bool[k]; False without look-ahead."""
+        """Return True where look-ahead calls the repeated action deadly, bool[k]; False without a shield."""
         deadly = np.zeros(len(envs), bool)
-        if LOOK_AHEAD in self.policy.observations:
+        if getattr(self.policy, "shielded", LOOK_AHEAD in self.policy.observations):
             penalty = death_penalty(obs[LOOK_AHEAD][explores])
             deadly[explores] = penalty[np.arange(len(penalty)), self._action[envs[explores]]] > 0
         return deadly

@@ -20,6 +20,7 @@ from nppsim.actions import NUM_ACTIONS
 from nppsim.errors import UserError
 from nppsim.gym.spaces import observation_space
 from nppsim.observe.foresight import AHEAD
+from nppsim.observe.foresight_settings import Foresight
 from nppsim.observe.stacking import Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from rl.policy.architectures import get_architecture
@@ -117,6 +118,16 @@ class NppPolicy(nn.Module):
         return self._architecture.stacking
 
     @property
+    def foresight(self) -> Foresight:
+        """Settings of the observation ``foresight``."""
+        return self._architecture.foresight
+
+    @property
+    def shielded(self) -> bool:
+        """True if the logits of deadly actions are lowered (``death_penalty``)."""
+        return self._architecture.shielded
+
+    @property
     def precision(self) -> str:
         """Precision of the forward pass, "float32" or "bf16"; may be changed at any time."""
         return self._precision
@@ -167,7 +178,7 @@ class NppPolicy(nn.Module):
         logits, values = self.action_net(latent_actor.float()), self.value_net(latent_critic.float()).flatten()
         if mirror:
             logits, values = averaged(logits, values)
-        if "foresight" in self.observations:
+        if self._architecture.shielded:
             logits = logits - death_penalty(observations["foresight"])
         return logits, values, states
 

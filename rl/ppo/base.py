@@ -106,6 +106,8 @@ class BasePPO:
         self.policy = NppPolicy(env.observation_space, architecture, statistics, plan.precision, rate).to(self.device)
         if env.sim.stacking != self.policy.stacking:
             raise ValueError(f"the simulator shows {env.sim.stacking}, {architecture} reads {self.policy.stacking}")
+        if "foresight" in self.policy.observations and env.sim.foresight != self.policy.foresight:
+            raise ValueError(f"the simulator shows {env.sim.foresight}, {architecture} reads {self.policy.foresight}")
         self.logger = Logger(None, [])
         self.rng = np.random.default_rng(seeds[2])
         self.action_rng = torch.Generator().manual_seed(seeds[3])

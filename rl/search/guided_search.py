@@ -23,7 +23,7 @@ from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level
-from nppsim.observe.foresight import HORIZON, SAME_AS
+from nppsim.observe.foresight import SAME_AS
 from nppsim.physics.outcomes import WON
 from nppsim.planner.kernels import cell
 from nppsim.planner.search import PlanStart, WinningRun, actions_to, first_state, winning_run
@@ -60,8 +60,10 @@ class GuidePolicy:
         """Largest number of frames simulated for the observation ``foresight`` of one state; 0 if it is not observed."""
         if "foresight" not in self.policy.observations:
             return 0
-        continuations = np.count_nonzero(np.arange(len(SAME_AS))[:, None] == SAME_AS)
-        return NUM_ACTIONS * self.frame_skip + int(continuations) * (HORIZON - self.frame_skip)
+        settings = self.policy.foresight
+        simulated = SAME_AS[: settings.branches // NUM_ACTIONS]
+        continuations = np.count_nonzero(np.arange(len(simulated))[:, None] == simulated)
+        return NUM_ACTIONS * self.frame_skip + int(continuations) * (settings.horizon - self.frame_skip)
 
     def action_costs(self, observations: dict[str, np.ndarray], count: int) -> np.ndarray:
         """Return the negative log-probability of each action, float64[count, 6], for the first ``count`` raw observations."""
@@ -153,6 +155,7 @@ class GuidedSearch:
                 reward=_PATH_FRACTION,
                 threads=self.threads,
                 stacking=self.agent.policy.stacking,
+                foresight=self.agent.policy.foresight,
             )
             made.reset()
             self._simulators[count, observations] = made

@@ -72,6 +72,7 @@ class LoadedAgent:
             profile=False,
             shadow=False,
             stacking=policy.stacking,
+            foresight=policy.foresight,
         )
         player = with_backtracking(player_of(policy, 1, PATIENCE), sim, HORIZON)
         rng = torch.Generator().manual_seed(seed)

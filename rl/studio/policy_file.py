@@ -5,7 +5,7 @@
 The file has the number of bytes of a JSON text (uint32, little-endian), the text, padded with spaces to a multiple of four
 bytes, and the tensors (float32, little-endian).  The text has the fields:
 
-    format_version     1
+    format_version     2
     facts              displayed properties, name -> text
     frame_skip         frames per decision
     action_inputs      input byte of each action
@@ -18,6 +18,7 @@ bytes, and the tensors (float32, little-endian).  The text has the fields:
     fusion, actor, critic   names of their layers.  A ReLU follows each layer except the last of actor and critic
     mirror             null, or {"width", "keys": {key: {"from", "signs", "positions"}}, "actions"}: item i of a mirror image
                        is item from[i], multiplied by signs[i]; x at positions[j] becomes width - x unless it and y are 0
+    foresight          settings of look-ahead for the kernels: the fields of ``FORESIGHT_DTYPE``
     death_penalty      null, or the smallest penalty of an action that leads to death
     exploration        null, or {"patience", "burst", "max_repeat"} in decisions
     backtracking       null, or the constants of ``rl.policy.backtracking`` by name
@@ -41,6 +42,7 @@ import safetensors
 from nppsim.actions import ACTION_INPUT, MIRRORED_ACTION
 from nppsim.errors import ConfigError, UserError
 from nppsim.io.reading import PlainError, from_plain
+from nppsim.observe.foresight_settings import FORESIGHT_DTYPE
 from nppsim.observe.layout import SPECS
 from nppsim.reward import GAMMA, TERMS
 from nppsim.studio.agents import layout_document
@@ -49,7 +51,7 @@ from rl.policy import checkpoint_file, constants
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.inference import ENCODER, HEADS, branches_of, layers_of, mirror_of, unsupported
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 READ_ERRORS = (  # of ``browser_policy``
     safetensors.SafetensorError,
     OSError,
@@ -139,7 +141,8 @@ def _packed(
         "actor": [*layers_of(weights, f"{HEADS}.policy_net"), "action_net"],
         "critic": [*layers_of(weights, f"{HEADS}.value_net"), "value_net"],
         "mirror": _mirror(observed) if architecture.mirror else None,
-        "death_penalty": constants.DEATH_PENALTY if "foresight" in observed else None,
+        "foresight": dict(zip(FORESIGHT_DTYPE.names or (), architecture.foresight.record().item(), strict=True)),
+        "death_penalty": constants.DEATH_PENALTY if architecture.shielded else None,
         "exploration": {name: keys[name.upper()] for name in ("patience", "burst", "max_repeat")}
         if "reachability_features" in observed
         else None,

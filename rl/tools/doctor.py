@@ -86,7 +86,12 @@ def _check_agent(doctor: Doctor, path: Path) -> None:
     policy, stored = checkpoint.load_policy(path)
     levels = [generate(category, seed)[0] for category in CATEGORIES for seed in range(4)]
     sim = BatchSimulator(
-        levels, len(levels), frame_skip=stored["frame_skip"], observations=policy.observations, stacking=policy.stacking
+        levels,
+        len(levels),
+        frame_skip=stored["frame_skip"],
+        observations=policy.observations,
+        stacking=policy.stacking,
+        foresight=policy.foresight,
     )
     rng, observed = torch.Generator().manual_seed(0), []
     player, environments = player_of(policy, sim.num_envs), np.arange(sim.num_envs)

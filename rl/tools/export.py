@@ -112,7 +112,12 @@ def largest_difference(policy: NppPolicy, network: OnnxPolicy, levels: LevelSet,
     """
     rng = np.random.default_rng(0)
     sim = BatchSimulator(
-        levels, _ENVS, frame_skip=frame_skip, observations=policy.observations, stacking=policy.stacking
+        levels,
+        _ENVS,
+        frame_skip=frame_skip,
+        observations=policy.observations,
+        stacking=policy.stacking,
+        foresight=policy.foresight,
     )
     obs = sim.reset(rng.integers(len(sim.bank.levels), size=_ENVS).astype(np.int32))
     largest = 0.0

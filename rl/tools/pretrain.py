@@ -169,11 +169,11 @@ def parse(argv: Sequence[str]) -> PretrainSettings:
         parser.add_setting(HardwareConfig, name)
     arguments = parser.parse_args(argv)
     plugins.load(getattr(arguments, "plugin", ()))
-    observations = get_architecture(arguments.architecture).observations
+    network = get_architecture(arguments.architecture)
     return parser.build(
         PretrainSettings,
         arguments,
         bc=parser.build(BCConfig, arguments),
-        dataset=parser.build(DatasetConfig, arguments, observations=observations),
+        dataset=parser.build(DatasetConfig, arguments, observations=network.observations, foresight=network.foresight),
         plan_request=parser.build(HardwareConfig, arguments).plan_request(None),
     )

@@ -315,6 +315,8 @@ def missing_gradients(policy: NppPolicy) -> Iterator[Alarm]:
 def unusual_inputs(policy: NppPolicy, buffer: RolloutBuffer) -> Iterator[Alarm]:
     """Yield an alarm if the mean of a normalised input over a rollout is far from 0."""
     normalize = policy.features_extractor.normalize
+    if not normalize.float_keys:
+        return
     everything = torch.arange(len(buffer), device=buffer.device)
     inputs = normalize(buffer.observations(everything, normalize.float_keys))[:, normalize.newest]
     mean = inputs.mean(dim=0).abs().max().item()

@@ -34,7 +34,7 @@ from recordings import STATE, level, replay_folder, winning_inputs
 class CountingSimulator:
     """Level k is won on decision lengths[k]; observations contain the level and the decisions since the start."""
 
-    def __init__(self, lengths, num_envs, *, frame_skip, observations):
+    def __init__(self, lengths, num_envs, *, frame_skip, observations, foresight):
         assert observations == STATE
         self.lengths = np.array(lengths)
         self.obs = {"game_state": np.zeros((num_envs, 26), np.float32)}

@@ -100,7 +100,14 @@ def test_gallery_keyboard_opens_level_and_returns(page, studio):
     page.wait_for_selector("a.card")
     tabs = page.locator("#tabs a").all_text_contents()
     page.keyboard.press(f"Alt+{tabs.index('Runs') + 1}")
-    page.wait_for_selector("h2:has-text('My demonstrations')")
+    page.wait_for_selector("summary:has-text('my demonstrations')")
+
+
+def test_renamed_copy_of_level_is_explained(page, studio):
+    page.goto(studio.at("levels"))
+    page.wait_for_selector("a.card")
+    drop(page, "mine.map", replace(corridor(), title="Mine").to_bytes())
+    page.wait_for_selector('.toast:has-text(\'"Mine" is "First" with\')')
 
 
 def test_dropped_level_file_is_played(page, studio):
@@ -202,6 +209,10 @@ def test_episode_plays_five_levels_with_one_clock(page, studio):
     clock = 90.0
     for number in range(1, 6):
         page.wait_for_selector(f".hud:has-text('SI-A-00 · level {number} of 5')")
+        if number == 3:
+            page.reload()  # the episode goes on with this level and the same clock
+            page.wait_for_selector(f".hud:has-text('SI-A-00 · level {number} of 5')")
+        assert "false" not in page.text_content(".panels")
         page.wait_for_selector(".verdict:has-text('Ready')")
         assert float(page.text_content("#time")) == clock
         page.focus(".stage canvas")
@@ -220,11 +231,18 @@ def test_episode_plays_five_levels_with_one_clock(page, studio):
         "dd.par:has-text('score')"
     )  # a par that arrives late leaves the episode's best runs on the page
     assert page.locator(episode_row).count() > 0
+    page.goto(studio.at("levels"))
+    page.fill("input[type=search]", "SI-A-01-02")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".facts:has-text('SI-A-01-02')")
+    for view in ("play/SI-B-00-01", "inputs/si-b-00-01"):  # ids of the game in addresses
+        page.goto(studio.at(view))
+        page.wait_for_selector("h1:has-text('level 1 1')")
 
 
 def test_page_shows_compilation_progress(page, studio):
     page.goto(studio.at("replays"))
-    page.wait_for_selector("h2:has-text('My demonstrations')")
+    page.wait_for_selector("summary:has-text('my demonstrations')")
     busy = {"sessions": 0, "follows": False, "compiled": 17}
     page.route("**/api/state", lambda route: route.fulfill(json=busy))
     waiting = []
@@ -276,6 +294,8 @@ def own_studio(start_studio, tmp_path_factory):
 
 def test_replays_compared_side_by_side(page, own_studio):
     page.goto(own_studio.at("replays"))
+    points = f"{score(winning().frames, 0):.3f}"  # of a run that collects no gold
+    page.wait_for_selector(f"tr:has-text('runs 0'):has-text('{points}'):has-text('won')")
     page.click("a:has-text('runs 0')")
     page.wait_for_selector(".player .run")
     page.keyboard.press(" ")

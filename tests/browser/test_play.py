@@ -254,3 +254,20 @@ def test_close_view_follows_ninja_and_colours_change(page, studio):
     wait_for_frame(page, 3)
     colours.select_option("classic")
     assert drawn(page) != ocean
+
+
+def test_ready_message_on_small_screens_hides_nothing_of_level(new_page, studio):
+    for options, words in (
+        ({"viewport": {"width": 780, "height": 360}, "has_touch": True, "is_mobile": True}, "first tap"),
+        ({"viewport": {"width": 640, "height": 360}, "device_scale_factor": 2}, "first key"),
+    ):
+        page = new_page(**options)
+        open_level(page, studio)
+        assert words in page.text_content(".verdict")
+        message, level = (page.locator(part).bounding_box() for part in (".verdict", ".stage canvas"))
+        assert message["y"] + message["height"] <= level["y"] and level["height"] > 150
+
+
+def test_play_names_of_other_runs_are_readable(page, studio):
+    open_level(page, studio)
+    assert page.locator(".recorded-run .name").first.evaluate("name => name.scrollWidth <= name.clientWidth")

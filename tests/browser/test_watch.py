@@ -32,11 +32,13 @@ def thought(page):
     """(shares of the six actions in %, place of the one that was taken, value)."""
     shares = [int(re.match(r"\d+", text)[0]) for text in page.locator(".action .share").all_text_contents()]
     taken = [("chosen" in row) for row in page.locator(".action").evaluate_all("rows => rows.map((r) => r.className)")]
-    return shares, taken.index(True), float(page.text_content(".policy dd"))
+    return shares, taken.index(True), float(page.text_content(".research dd"))
 
 
 def test_watch_agent_shows_policy_outputs(page, studio):
     watch(page, studio)
+    assert not page.locator(".terms").is_visible() and "entropy" not in page.inner_text("#view")
+    page.click("summary:has-text('For researchers')")
     seek(page, 40)
     shares, taken, value = thought(page)
     assert sum(shares) == pytest.approx(100, abs=4) and shares[taken] > 0 and value > 0
@@ -54,7 +56,7 @@ def test_watch_two_runs_reports_first_difference(page, studio):
     for label in ("vision_free_foresight", "the planner (score)"):
         page.get_by_label("Who else").select_option(label=label)
         page.get_by_role("button", name="Add").click()
-    page.get_by_label("How it chooses").nth(1).select_option("takes the most probable action")
+    page.get_by_label("How it chooses").nth(1).select_option("the same on every try")
     until(page, lambda: page.locator(".player .run .good").count() == 3, "three runs")
     until(page, lambda: page.locator("section:has-text('Where they diverge') h3").count() == 2, "two differences")
     assert "planner (score)" in page.text_content(".player .runs")
@@ -63,6 +65,7 @@ def test_watch_two_runs_reports_first_difference(page, studio):
 def test_deaths_counted_and_drawn(page, studio):
     watch(page, studio)
     page.get_by_role("button", name="Start", exact=True).click()
+    page.wait_for_selector(".deaths [aria-live]:has-text('of 64')")
     until(page, lambda: "64 of 64 won (100 %)" in page.text_content(".deaths"), "64 episodes")
     page.get_by_label("Where").select_option("category")
     page.get_by_role("button", name="Start", exact=True).click()

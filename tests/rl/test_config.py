@@ -77,6 +77,8 @@ VALUES = {  # flag -> a value that is not the default, where the type of the set
     "device": "cpu",
     "num-gpus": "0",
     "distributed-backend": "gloo",
+    "foresight-branches": "12",
+    "foresight-horizon": "20",
     "s3-bucket": "bucket",
     "s3-prefix": "elsewhere/",
 }
@@ -86,6 +88,10 @@ MORE = {  # flag -> further flags without which its value is refused
     "teacher": REPLAYS,
     "hierarchical-from-stage": ["--curriculum", "stages"],
     "memory-segment": ["--architectures", "vision_free+gru"],
+    **{
+        f"foresight-{name}": ["--architectures", "vision_free_foresight"]
+        for name in ("horizon", "branches", "escapes", "noise", "shield")
+    },
 }
 
 

@@ -63,7 +63,11 @@ class Scalars(KVWriter):
 def make_env(num_envs=4, *, frame_skip=4, gamma=0.995, seed=0, curriculum=None, architecture="vision_free", also=()):
     """Return environments for a network, with levels drawn uniformly or by a curriculum; also: observations of a teacher."""
     network = get_architecture(architecture)
-    seen = {"observations": observation_keys({*network.observations, *also}), "stacking": network.stacking}
+    seen = {
+        "observations": observation_keys({*network.observations, *also}),
+        "stacking": network.stacking,
+        "foresight": network.foresight,
+    }
     sim = BatchSimulator(LEVELS, num_envs, frame_skip=frame_skip, **seen, gamma=gamma, threads=1)
     return BatchVecEnv(sim, make_sampler(CATEGORIES, curriculum or CurriculumConfig(), seed), network.observations)
 

@@ -25,6 +25,7 @@ WITH_PARTS = (
     "vision_free+gru",
     "vision_free+subtasks50",
     "vision_free_foresight+deep2+mirror",
+    "vision_free_foresight+horizon20-branches12-escapes0-noise0.1+unshielded",
     "vision_free_foresight+state4+deep2+gru",
     "vision_free_gcn+subtasks50",
 )
@@ -34,7 +35,7 @@ EVERY_NAME = sorted({*ARCHITECTURES, *ALIASES, *WITH_PARTS})
 def simulator_for(name, levels, num_envs):
     """Return a simulator with the observations of a network."""
     network = get_architecture(name)
-    seen = {"observations": network.observations, "stacking": network.stacking}
+    seen = {"observations": network.observations, "stacking": network.stacking, "foresight": network.foresight}
     return BatchSimulator(levels, num_envs, **seen, threads=1)
 
 

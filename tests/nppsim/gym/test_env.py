@@ -96,7 +96,7 @@ def test_env_without_levels_plays_shipped_levels():
 def test_step_until_win_sums_terms_to_return(bank):
     env = NppEnv(bank)
     _, start = env.reset(seed=1, options={"level": 0})
-    assert start == {"level": 0, "level_name": "long", "category": ""}
+    assert start == {"level": 0, "level_name": "long", "category": "", "generator": "", "generator_parameters": ""}
     rewards, (observations, _, terminated, truncated, info) = play(env, RIGHT)
     assert terminated and not truncated
     assert info["is_success"] is True and info["outcome"] == "won" and info["level_name"] == "long"

@@ -1,6 +1,7 @@
 """Campaign files: lines, addresses, damaged files, level sets."""
 
 import json
+import shutil
 import time
 
 import numpy as np
@@ -137,6 +138,16 @@ def test_level_ids_known_and_found(game):
 def test_incomplete_tab_has_plain_ids(game):
     assert Level.load(f"{game}#S-002") == Level.load(game / "S.txt#2")
     assert [level.id for level in LevelSet.at(game / "S.txt")] == ["S-000", "S-001", "S-002"]
+
+
+def test_locate_id_in_incomplete_file_says_why(pack, tmp_path):
+    part = shutil.copy(pack, tmp_path / "S.txt")
+    for address in (f"{part}#S-C-12-03", f"{part}#c-12-03", f"{tmp_path}#S-C-12-03"):
+        with pytest.raises(LevelError, match=r"S.txt has \d lines instead of 600, .* ids S-000, S-001"):
+            Level.load(address)
+    for address in (f"{part}#SU-C-12-03", f"{part}#a title", f"{pack}#S-C-12-03"):
+        with pytest.raises(LevelError, match="no such level; give"):
+            Level.load(address)
 
 
 def test_levels_command_shows_ids(game, capsys):

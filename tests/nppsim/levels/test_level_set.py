@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nppsim.bank import LevelBank
 from nppsim.errors import InputWarning
+from nppsim.generate import generate
+from nppsim.levels import campaign
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet, LevelSetError, check_disjoint, read_levels
 from nppsim.replays.replay import Replay
+
+from worlds import straight
 
 
 def level_with_spawn(x):
@@ -165,12 +172,23 @@ def test_open_linked_folders_are_searched_once(tmp_path, shared):
     assert time.monotonic() - begin < 2
 
 
+def test_level_bank_of_paths(tmp_path):
+    (tmp_path / "a.map").write_bytes(straight().to_bytes())
+    assert LevelBank([str(tmp_path / "a.map"), straight(mine=True)]).levels == [straight(), straight(mine=True)]
+
+
+def test_level_load_address_in_fresh_process(tmp_path):
+    (tmp_path / "S.txt").write_text(campaign.to_line(straight()))
+    code = f"import nppsim; print(nppsim.Level.load({str(tmp_path / 'S.txt#0')!r}).fingerprint)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == straight().fingerprint
+
+
 def test_read_levels_of_paths_and_levels(path):
     files = [path / "simple" / "000000.map", str(path / "easy" / "000000.map")]
-    levels, categories = read_levels([files[0], level_with_spawn(7), files[1], path])
+    levels, entries = read_levels([files[0], level_with_spawn(7), files[1], path])
     assert [level.spawn[0] for level in levels] == [60, 42, 120, 60, 120, 180]
-    assert categories == ("single", "", "single", "simple", "easy", "simple")
-    assert read_levels(path)[1] == ("simple", "easy", "simple")
+    assert tuple(entry.category for entry in entries) == ("single", "", "single", "simple", "easy", "simple")
+    assert [entry.category for entry in read_levels(path)[1]] == ["simple", "easy", "simple"]
     with pytest.raises(LevelSetError, match="absent"):
         read_levels(["absent"])
 
@@ -287,3 +305,19 @@ def test_open_large_index_reads_no_level(path):
 
     edit_index(path, enlarge)
     assert len(LevelSet.open(path)) == 20_000
+
+
+def test_append_index_only_generates_levels_when_read(tmp_path):
+    made = [generate("campaign_like", seed) for seed in range(3)]
+    LevelSet.write(tmp_path / "set", [])
+    LevelSet.append(tmp_path / "set", made, index_only=True)
+    levels = LevelSet.open(tmp_path / "set")
+    assert [*levels] == [level for level, _ in made]
+    assert levels[1].name.endswith("campaign_like#1") and [*(tmp_path / "set").iterdir()] == [tmp_path / "set" / INDEX]
+    text = (tmp_path / "set" / INDEX).read_text()
+    (tmp_path / "set" / INDEX).write_text(text.replace("symmetric", "symetric"))
+    with pytest.raises(LevelSetError, match="campaign_like#0: generator 'rooms' cannot make this level"):
+        LevelSet.open(tmp_path / "set")[0]
+    (tmp_path / "set" / INDEX).write_text(text.replace(made[0][0].fingerprint, made[1][0].fingerprint))
+    with pytest.raises(LevelSetError, match="generator differs"):
+        LevelSet.open(tmp_path / "set")[0]

@@ -5,9 +5,11 @@ import pytest
 
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.observe import layout
-from nppsim.observe.foresight import AHEAD, DEAD_END, HORIZON
+from nppsim.observe.foresight import AHEAD, DEAD_END
+from nppsim.observe.foresight_settings import BRANCHES, HORIZON, Foresight
 from nppsim.paths import MAX_PATH
 from nppsim.physics.outcomes import DIED, WON
 
@@ -176,3 +178,67 @@ def test_foresight_decision_as_long_as_horizon():
     assert (said == said[:, :1]).all()
     sim.step(np.array([RIGHT]))
     assert said[RIGHT, HOLD, AHEAD.dx] == np.float32(sim.state.ninja["x"][0] - 6.0 * 80)
+
+
+def test_foresight_fewer_branches_equals_part_of_all():
+    level = mixed_level(1)
+    every, some = (simulator(level, foresight=Foresight(branches=count, escapes=0)) for count in (24, 12))
+    for _ in range(20):
+        np.testing.assert_array_equal(seen(some)[:, :2], seen(every)[:, :2])
+        np.testing.assert_array_equal(seen(some)[:, 2:], np.repeat(seen(every)[:, :1], 2, axis=1))
+        for sim in (every, some):
+            sim.step(np.array([JUMP_RIGHT]))
+
+
+def test_foresight_without_escapes_marks_no_dead_ends():
+    for escapes in (18, 0):
+        sim = simulator(mixed_level(3, 0.2), foresight=Foresight(escapes=escapes))
+        found, rng = 0, np.random.default_rng(0)
+        for _ in range(200):
+            found += (seen(sim)[..., AHEAD.death] == np.float32(DEAD_END)).any()
+            sim.step(rng.integers(NUM_ACTIONS, size=1))
+        assert bool(found) == bool(escapes)
+
+
+def test_foresight_noise_exchanges_outcomes_and_leaves_play_unchanged():
+    exact, noisy = (simulator(mixed_level(1), foresight=Foresight(noise=noise)) for noise in (0.0, 0.25))
+    rng, changed, decisions = np.random.default_rng(0), 0, 200
+    for _ in range(decisions):
+        rows = [sorted(branches.tobytes() for branches in seen(sim)) for sim in (exact, noisy)]
+        assert rows[0] == rows[1]
+        changed += not np.array_equal(seen(exact), seen(noisy))
+        again = seen(noisy)
+        np.testing.assert_array_equal(noisy.observe()["foresight"][0], again)
+        action = rng.integers(NUM_ACTIONS, size=1)
+        for sim in (exact, noisy):
+            sim.step(action)
+        assert exact.snapshot(0).tobytes() == noisy.snapshot(0).tobytes()
+    assert 0.4 < changed / decisions < 0.95
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"horizon": 20}, {"branches": 6, "noise": 0.1}, {"horizon": 1, "branches": 12, "escapes": 0, "noise": 0.0001}],
+)
+def test_foresight_settings_name_round_trip(settings):
+    one = Foresight(**settings)
+    assert bool(one) == bool(settings) == bool(one.name)
+    if one.name:
+        assert Foresight.named(one.name) == one
+
+
+@pytest.mark.parametrize(
+    "name", ["", "horizon", "horizon40", "noise0.1-horizon20", "horizon020", "escapes19", "branches7"]
+)
+def test_foresight_settings_invalid_name_raises(name):
+    with pytest.raises(ValueError, match="give|at most"):
+        Foresight.named(name)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"horizon": 0}, {"horizon": 60}, {"branches": 7}, {"noise": 1.5}, {"noise": 1e-5}]
+)
+def test_foresight_settings_out_of_range_raises_config_error(settings):
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        Foresight(**settings)
+    assert BRANCHES == (6, 12, 18, 24)

@@ -9,7 +9,8 @@ from nppsim.batch import BatchSimulator
 from nppsim.levels import kinds
 from nppsim.levels.campaign import levels_from_bytes
 from nppsim.observe.foresight import ESCAPE_FRAMES
-from nppsim.observe.reach import CREDIT, HORIZON, find_near
+from nppsim.observe.foresight_settings import FORESIGHT, MAX_HORIZON, Foresight
+from nppsim.observe.reach import PREPARED, find_near
 from nppsim.physics.evil_ninjas import FOLLOW_FRAMES, TRAIL_SLACK
 from nppsim.physics.rules import Rules
 from nppsim.physics.shooters import CHAINGUN_PREFIRE, FIRING, GAUSS_TARGETING, LASER_DRONE_PREFIRE
@@ -25,10 +26,10 @@ JUMP_RIGHT = INPUT_ACTION[JUMP | RIGHT]
 TOUCH, BLOCK_TOUCH = 23.0, 36.0  # px along an axis: distances at which the physics looks for contacts
 
 
-def agrees_with_twin(levels, decisions, seed=0):
+def agrees_with_twin(levels, decisions, seed=0, foresight=FORESIGHT):
     """Play at random, jump back to older states now and then, and compare everything with the reference."""
     sim, rng = (
-        BatchSimulator(levels, len(levels), observations=("foresight",), shadow=True),
+        BatchSimulator(levels, len(levels), observations=("foresight",), shadow=True, foresight=foresight),
         np.random.default_rng(seed),
     )
     sim.reset()
@@ -47,6 +48,20 @@ def agrees_with_twin(levels, decisions, seed=0):
 @pytest.mark.parametrize("of", [EVERYTHING, *KINDS])
 def test_foresight_random_levels_equals_all_movers(of):
     assert agrees_with_twin([mixed_level(seed, 0.05, 120, kinds=of) for seed in range(3)], 40)
+
+
+SETTINGS = [
+    Foresight(horizon=8),
+    Foresight(horizon=21, branches=12, escapes=6),
+    Foresight(horizon=MAX_HORIZON, branches=18),
+    Foresight(branches=6, escapes=0, noise=0.3),
+]
+
+
+@pytest.mark.parametrize("foresight", SETTINGS)
+def test_foresight_settings_equal_reference(foresight):
+    levels = [mixed_level(seed, 0.05, 120, kinds=EVERYTHING) for seed in range(3)]
+    assert agrees_with_twin(levels, 30, foresight=foresight)
 
 
 def test_foresight_previous_lasers_are_not_simulated():
@@ -68,10 +83,11 @@ def test_foresight_official_levels_equals_all_movers():
 
 
 def test_shots_and_trails_take_longer_than_branches():
-    assert CREDIT <= GAUSS_TARGETING  # a gauss turret without a target does not shoot within HORIZON
-    assert min(LASER_DRONE_PREFIRE, CHAINGUN_PREFIRE) > HORIZON  # nor does a shooting drone
-    assert HORIZON + ESCAPE_FRAMES < FOLLOW_FRAMES  # evil ninjas follow positions from before the branch
-    assert TRAIL_SLACK > HORIZON
+    credit = Foresight(horizon=PREPARED).record()["credit"][0]
+    assert credit <= GAUSS_TARGETING  # a gauss turret without a target does not shoot within PREPARED
+    assert min(LASER_DRONE_PREFIRE, CHAINGUN_PREFIRE) > PREPARED  # nor does a shooting drone
+    assert MAX_HORIZON + ESCAPE_FRAMES < FOLLOW_FRAMES  # evil ninjas follow positions from before the branch
+    assert TRAIL_SLACK > MAX_HORIZON
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -93,7 +109,7 @@ def test_clearances_omitted_movers_cannot_reach_ninja(seed):
         far = ~near
         found += far.sum()
         reach = np.where(np.isin(before["type"], kinds.BLOCKS), BLOCK_TOUCH, TOUCH)
-        for _ in range(HORIZON):
+        for _ in range(FORESIGHT.horizon):
             run(sim, rng, 1)
             if sim.terminated[0] or max(abs(ninja[0]["x"] - start_x), abs(ninja[0]["y"] - start_y)) > HALF_SIDE:
                 break
@@ -115,13 +131,13 @@ def test_clearances_bound_drone_distance():
         near = np.empty((len(x), len(movers)), bool)
         for area in range(len(x)):
             find_near_movers(sim, (x[area], y[area], HALF_SIDE, HALF_SIDE), near[area])
-        for _ in range(HORIZON):
+        for _ in range(FORESIGHT.horizon):
             run(sim, rng, 1)
             gap_x = np.abs(movers["x"] - x[:, None]) - HALF_SIDE
             gap_y = np.abs(movers["y"] - y[:, None]) - HALF_SIDE
             assert not (~near & (gap_x < TOUCH) & (gap_y < TOUCH)).any()
             frames += not sim.terminated[0]
-    assert frames > 15 * HORIZON
+    assert frames > 15 * FORESIGHT.horizon
 
 
 def beam_gaps(movers, x, y):
@@ -148,7 +164,7 @@ def test_clearances_bound_beam_distance(fast, doors):
         near = np.empty((len(places), len(movers)), bool)
         for number, (x, y) in enumerate(places.tolist()):
             find_near_movers(sim, (x, y, 0.0, 0.0), near[number])
-        for _ in range(HORIZON):
+        for _ in range(FORESIGHT.horizon):
             gaps = beam_gaps(movers, places[:, :1], places[:, 1:])
             assert not (~near & (movers["type"] == kinds.LASER) & (gaps < RADIUS)).any()
             sim.state.entities[0]["closed"][is_door] = rng.random(is_door.sum()) < 0.5
@@ -159,7 +175,7 @@ def test_clearances_bound_beam_distance(fast, doors):
 
 def find_near_movers(sim, area, near):
     entities, movers = sim.state.entities[0], sim.state.movers[0]
-    find_near(0, entities, movers, sim.bank.world, area, movers.copy(), np.empty(len(movers)), near)
+    find_near(0, entities, movers, sim.bank.world, area, FORESIGHT.record(), movers.copy(), np.empty(len(movers)), near)
 
 
 def run(sim, rng, frames):

@@ -54,8 +54,10 @@ def observations(policy, envs, decisions):
         random_policy("vision_free"),
         random_policy("vision_free_foresight"),
         random_policy("vision_free+mirror"),
+        random_policy("vision_free_foresight+unshielded"),
+        random_policy("state_no_paths"),
     ],
-    ids=["shipped", "plain", "foresight", "mirror"],
+    ids=["shipped", "plain", "foresight", "mirror", "unshielded", "no paths"],
 )
 def test_compute_equals_torch(policy):
     fast, decisions = compiled(policy), 0

@@ -197,7 +197,7 @@ def test_invalid_files_give_one_line_errors(networks, tmp_path):
         (data[:500], "no ONNX file, or damaged"),
         (data.replace(b"logits", b"log\xffts"), "no ONNX file, or damaged"),
         (plain.SerializeToString(), "not of this project"),
-        (altered(data, format_version=9), "export format 9, this version of the project reads 1"),
+        (altered(data, format_version=9), "export format 9, this version of the project reads 2"),
         (altered(data, layout="0" * 16), "reads observation layout 0000"),
         (altered(data, observations=["no"]), "metadata are damaged"),
         (altered(data, frame_skip="x"), "metadata are damaged"),

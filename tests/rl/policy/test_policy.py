@@ -5,10 +5,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from nppsim.errors import ConfigError
 from nppsim.gym.spaces import observation_space
 from nppsim.observe import layout
 from nppsim.observe.foresight import AHEAD
+from nppsim.observe.foresight_settings import Foresight
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
+from rl.config import ExperimentConfig, ForesightConfig
 from rl.policy.architectures import ARCHITECTURES, ArchitectureError, get_architecture
 from rl.policy.constants import DEATH_PENALTY
 from rl.policy.image_patches import distinct_patches
@@ -148,7 +151,7 @@ def test_all_parameters_exist_at_construction_and_are_in_optimiser(policy, obs):
 
 def test_state_dict_has_each_tensor_once(policy):
     state = policy.state_dict()
-    pointers = [tensor.data_ptr() for tensor in state.values()]
+    pointers = [tensor.data_ptr() for tensor in state.values() if tensor.numel()]
     assert len(set(pointers)) == len(pointers)
     assert not [name for name in state if name.startswith(("pi_", "vf_"))]
 
@@ -169,6 +172,9 @@ def test_train_and_eval_modes_are_equal(policy, obs):
 def test_normaliser_centres_scales_and_clamps(policy):
     sample = random_observations(policy.observations, 200)  # the data that the statistics come from
     normalize = policy.features_extractor.normalize
+    if not normalize.float_keys:
+        assert normalize(policy.to_tensors(sample)).shape == (200, 0)
+        return
     vectors = normalize(policy.to_tensors(sample))
     inside = vectors.abs().amax(dim=0) < 10
     assert inside.float().mean() > 0.9
@@ -194,7 +200,7 @@ def test_normaliser_in_state_dict_and_frozen(policy, obs):
 def test_statistics_can_be_read_from_the_network(policy):
     wanted = statistics_of(random_observations(policy.observations, 200))
     found = policy.statistics
-    assert (found.count, found.fingerprint) == (200, wanted.fingerprint)
+    assert (found.count, found.fingerprint) == (wanted.count, wanted.fingerprint)
     for key in wanted.float_keys:
         np.testing.assert_array_equal(found.mean[key], wanted.mean[key])
         np.testing.assert_allclose(found.std[key], wanted.std[key], rtol=1e-12)
@@ -222,7 +228,7 @@ def test_weights_of_other_layout_raise_despite_equal_shapes(policy):
 def test_loading_a_state_dict_brings_the_statistics_along(policy, obs):
     other = build_policy(policy.architecture)
     other.load_state_dict(policy.state_dict())
-    assert other.statistics.count == 200
+    assert other.statistics.count == (200 if other.statistics.float_keys else 0)
     assert torch.equal(
         other.logits_and_values(other.to_tensors(obs))[0], policy.logits_and_values(policy.to_tensors(obs))[0]
     )
@@ -410,3 +416,57 @@ def test_actions_that_certainly_kill_are_avoided(seeded):
     obs["foresight"][:] = foresight.numpy()
     actions = np.concatenate([policy.act(obs, deterministic=False) for _ in range(50)])
     assert set(actions.tolist()) == {0, 2, 4, 5}
+
+
+def test_unshielded_policy_samples_deadly_actions(seeded):
+    obs = random_observations(get_architecture("vision_free_foresight").observations, 64)
+    obs["foresight"][:, [1, 3], :, AHEAD.death] = 0.5
+    shielded = build_policy("vision_free_foresight", statistics_of(obs))
+    unshielded = build_policy("vision_free_foresight+unshielded")
+    unshielded.load_state_dict(shielded.state_dict())
+    tensors = shielded.to_tensors(obs)
+    logits = [policy.logits_and_values(tensors)[0] for policy in (shielded, unshielded)]
+    torch.testing.assert_close(logits[0], logits[1] - death_penalty(tensors["foresight"]))
+    actions = np.concatenate([unshielded.act(obs, deterministic=False) for _ in range(20)])
+    assert set(actions.tolist()) == set(range(6))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("vision_free+horizon20", "does not observe look-ahead"),
+        ("vision_free_foresight+mirror+unshielded", "leave out .unshielded"),
+        ("vision_free_foresight+unshielded+horizon20", "'horizon20' is not possible there"),
+        ("vision_free_foresight+horizon99", "horizon 99: give a whole number from 1 to 59"),
+        ("vision_free_foresight+horizon40", "give horizonN, branchesN"),
+    ],
+)
+def test_invalid_look_ahead_suffix_raises(name, message):
+    with pytest.raises(ArchitectureError, match=message):
+        get_architecture(name)
+
+
+def test_look_ahead_is_part_of_the_fingerprint_and_the_shield_is_not():
+    plain, other, unshielded = (
+        get_architecture(f"vision_free_foresight{suffix}") for suffix in ("", "+noise0.1", "+unshielded")
+    )
+    assert plain.fingerprint == layout.fingerprint(plain.observations) == unshielded.fingerprint != other.fingerprint
+    assert other.foresight == Foresight(noise=0.1) and other.shielded and not unshielded.shielded
+
+
+def test_foresight_config_names_networks_with_look_ahead():
+    settings = ForesightConfig(horizon=20, shield="off")
+    names = ("vision_free_foresight+deep2+mirror", "vision_free")
+    config = ExperimentConfig(experiment_name="x", architectures=names, foresight=settings)
+    assert config.networks == ("vision_free_foresight+horizon20+unshielded+deep2+mirror", "vision_free")
+    for architectures, message in ((("vision_free",), "no network observes"), ((config.networks[0],), "already has")):
+        with pytest.raises(ConfigError, match=message):
+            ExperimentConfig(experiment_name="x", architectures=architectures, foresight=settings)
+    with pytest.raises(ConfigError, match="branches 7: give 6, 12"):
+        ForesightConfig(branches=7)
+
+
+def test_networks_without_paths_observe_no_path_features():
+    assert get_architecture("pixels_only").observations == layout.IMAGES
+    paths = {"reachability_features", "foresight"}
+    assert not paths & {*get_architecture("state_no_paths").observations}

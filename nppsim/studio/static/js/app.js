@@ -14,19 +14,19 @@
 
 import { ROOT, features, get, isSite, useAddress, whileCompiling } from "./api.js";
 import { element, takesKeys } from "./elements.js";
-import { openFile } from "./library.js";
+import { openFile, resolveId } from "./library.js";
 import { openLink } from "./share.js";
 import { coloursSwitch, themeSwitch } from "./theme.js";
 
-// A hidden view has no tab of its own; tab: the tab that is highlighted instead.
+// A hidden view has no tab of its own; tab: the tab that is highlighted instead.  ofLevel: its address names a level.
 const VIEWS = [
   { name: "levels", title: "Levels", module: "./gallery.js" },
-  { name: "play", title: "Play", module: "./play.js", tab: "levels", hidden: true },
+  { name: "play", title: "Play", module: "./play.js", tab: "levels", hidden: true, ofLevel: true },
   { name: "episode", title: "Episode", module: "./episode.js", tab: "levels", hidden: true },
-  { name: "inputs", title: "Inputs", module: "./input_editor.js", tab: "levels", hidden: true },
-  { name: "edit", title: "Edit", module: "./editor.js" },
+  { name: "inputs", title: "Inputs", module: "./input_editor.js", tab: "levels", hidden: true, ofLevel: true },
+  { name: "edit", title: "Edit", module: "./editor.js", ofLevel: true },
   { name: "replays", title: "Runs", module: "./replays.js" },
-  { name: "watch", title: "Watch", module: "./watch.js" },
+  { name: "watch", title: "Watch", module: "./watch.js", ofLevel: true },
   { name: "run", title: "Training", module: "./run.js", hidden: true }, // shown if the studio follows a training
 ];
 const FAULTS = [TypeError, ReferenceError, RangeError]; // errors of the page itself
@@ -99,6 +99,7 @@ async function showView() {
       await features(); // fails if the studio has ended
       throw error;
     });
+    if (wanted.ofLevel && parts[0]) parts[0] = await resolveId(parts[0]);
     const end = await show(root, studio, ...parts);
     if (number === shown) endView = end;
     else end?.();
@@ -175,7 +176,7 @@ let waiting = false;
 async function waitForStudio() {
   if (waiting) return;
   waiting = true;
-  const words = element("p", { text: "The studio has ended. Start it again; this page then reconnects." });
+  const words = element("p", { text: "The studio has ended. Start it again, then open the address that it prints." });
   const box = element("div", { class: "toast bad", id: "lost" }, words);
   document.getElementById("toasts").append(box);
   for (;;) {

@@ -73,7 +73,13 @@ export class Deaths {
     this.button.textContent = "Stop";
     this.meter.hidden = false;
     this.progress.style.width = "0";
-    this.status.textContent = "";
+    const began = performance.now();
+    const waited = () => {
+      const passed = Math.round((performance.now() - began) / 1000);
+      this.status.textContent = `0 of ${this.total || this.episodes.value} episodes have ended, ${passed} s`;
+    };
+    waited();
+    const timer = setInterval(() => (this.endings.length ? null : waited()), 1000);
     this.more.replaceChildren();
     this.heat(null);
     this.work = new AbortController();
@@ -82,6 +88,8 @@ export class Deaths {
       await this.play(signal);
     } catch (error) {
       if (!signal.aborted) this.status.textContent = error.message;
+    } finally {
+      clearInterval(timer);
     }
     if (!signal.aborted) this.end();
   }
@@ -125,7 +133,8 @@ export class Deaths {
     const share = Math.round((100 * count("won")) / this.endings.length);
     this.status.textContent =
       `${count("won")} of ${this.endings.length} won (${share} %), ${count("died")} died, ` +
-      `${count("timeout")} ran out of time`;
+      `${count("timeout")} ran out of time` +
+      (this.endings.length < this.total ? ` · ${this.total - this.endings.length} to go` : "");
     const places = this.endings.filter((one) => one[1] === "died").map(([, , , x, y]) => [x, y]);
     if (this.levels.length === 1) this.heat(places);
     else this.showCategory(places);

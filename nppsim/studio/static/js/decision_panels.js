@@ -2,7 +2,7 @@
  * observations. */
 
 import { Chart } from "./chart.js";
-import { element, panel, table } from "./elements.js";
+import { element, researchPanel, table } from "./elements.js";
 import { OVERLAYS, showPicture } from "./overlays.js";
 
 const ACTIONS = [
@@ -45,30 +45,34 @@ export class DecisionPanels {
     this.policy = element(
       "section",
       { class: "panel policy" },
-      element("h2", { text: "Policy" }),
+      element("h2", { text: "Next action" }),
       element(
         "div",
         { class: "actions" },
         this.bars.map(({ row }) => row),
       ),
       this.note,
-      element("dl", { class: "facts" }, value),
-      canvases.value,
-      element("dl", { class: "facts" }, entropy),
-      canvases.entropy,
-    );
-    this.rewards = panel(
-      "Rewards",
-      table(["term", "now", "so far"], { class: "terms" }, this.terms),
-      element("dl", { class: "facts" }, sum),
     );
     this.boxes = element("div", { class: "overlays" });
+    this.policy.append(this.boxes);
     this.pictures = element("div", { class: "pictures" });
     this.numbers = element("details", { ontoggle: () => this.showNumbers() }, element("summary", { text: "Numbers" }));
     this.table = element("div", { class: "wide numbers" });
     this.numbers.append(this.table);
-    this.observations = panel("Observations", this.boxes, this.pictures, this.numbers);
-    this.all = [this.policy, this.rewards, this.observations];
+    this.research = researchPanel(
+      "For researchers",
+      element("dl", { class: "facts" }, value),
+      canvases.value,
+      element("dl", { class: "facts" }, entropy),
+      canvases.entropy,
+      element("h3", { text: "Rewards" }),
+      table(["term", "now", "so far"], { class: "terms" }, this.terms),
+      element("dl", { class: "facts" }, sum),
+      element("h3", { text: "Observations" }),
+      this.pictures,
+      this.numbers,
+    );
+    this.all = [this.policy, this.research];
     this.set(null);
   }
 

@@ -116,6 +116,8 @@ class FrameWriter {
 export class PlayedRun {
   /** level: a level document of this module. */
   constructor(level) {
+    this.newGame = level.newGame;
+    this.probe = null; // a second game, for states of earlier frames
     this.game = level.newGame();
     this.frames = new FrameWriter(this.game, level.entities);
     this.frames.changes(this.game.record([]), 0);
@@ -188,6 +190,20 @@ export class PlayedRun {
     this.game.restore(state);
     this.play(after, CHUNK_VALUES, () => {});
     return branches;
+  }
+
+  /** Return the ninja's record (NINJA_DTYPE) after each of the frames from..to. */
+  states(from, to) {
+    this.probe ??= this.newGame();
+    const snapshot = Math.floor(from / this.interval);
+    this.probe.restore(this.snapshots[snapshot]);
+    this.probe.play(this.inputs.slice(snapshot * this.interval, from));
+    const states = [{ ...this.probe.ninja }];
+    for (let f = from; f < to; f++) {
+      this.probe.play([this.inputs[f]]);
+      states.push({ ...this.probe.ninja });
+    }
+    return states;
   }
 
   /** Play inputs in parts, store them and the snapshots, and call visit(frames, row) for each frame. */

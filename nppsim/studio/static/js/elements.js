@@ -1,7 +1,7 @@
 /* Functions that create HTML elements and texts.  Strings are always inserted as text, never as markup. */
 
 /** Create an element.  attributes: "text", listeners ("on..."), others (null and false are left out); children:
- *  elements, strings or null. */
+ *  elements, strings, or null and false, which are left out. */
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -10,13 +10,30 @@ export function element(name, attributes = {}, ...children) {
     else if (value === true) made.setAttribute(key, "");
     else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
   }
-  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return made;
 }
 
 /** Create a panel with an optional heading. */
 export function panel(title, ...content) {
   return element("section", { class: "panel" }, title ? element("h2", { text: title }) : null, ...content);
+}
+
+const RESEARCH = "nppsim.research";
+
+/** Create a panel for researchers, closed until it is opened, then open in all views.  title: its heading. */
+export function researchPanel(title, ...content) {
+  const made = element(
+    "details",
+    {
+      class: "panel research",
+      open: localStorage.getItem(RESEARCH) === "open",
+      ontoggle: () => localStorage.setItem(RESEARCH, made.open ? "open" : "closed"),
+    },
+    element("summary", { text: title }),
+    ...content,
+  );
+  return made;
 }
 
 /** Create a table.  headings: texts of its first row.  bodies: tbody elements. */

@@ -182,6 +182,7 @@ class Gallery {
       "aria-label": "Search levels",
       value: chosen.search,
       oninput: () => this.choose("search", this.search.value),
+      onkeydown: (event) => event.key === "Enter" && this.cards.querySelector("a")?.click(),
     });
     return element(
       "div",

@@ -4,6 +4,7 @@
 export const JUMP = 1;
 export const RIGHT = 2;
 export const LEFT = 4;
+export const SELF_DESTRUCT = 8;
 
 /** Inputs in the order of their display.  label: text of the key. */
 export const INPUTS = [

@@ -6,6 +6,7 @@
 
 import { element } from "./elements.js";
 import { INPUTS } from "./input_byte.js";
+import { BREAKPOINT } from "./input_text.js";
 import { coloursOf, onThemeChange } from "./pen.js";
 
 const [RULER, LANE, LABELS] = [20, 24, 46]; // px: heights of the ruler and of a lane, width of the labels
@@ -22,6 +23,7 @@ export class InputCanvas {
     this.selection = null;
     this.played = 0;
     this.ended = false;
+    this.markers = [];
     this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-label": "Keys per frame" });
     root.append(this.canvas);
     this.observer = new ResizeObserver(() => this.draw());
@@ -46,7 +48,8 @@ export class InputCanvas {
     this.endTheme();
   }
 
-  /** played: number of frames until the run ends, by its inputs or (ended) by a win or death. */
+  /** markers: [{frame, note}].  played: number of frames until the run ends, by its inputs or (ended) by a win or
+   *  death. */
   show(state) {
     Object.assign(this, state);
     this.draw();
@@ -153,6 +156,11 @@ export class InputCanvas {
           LANE - 4,
         );
       });
+    }
+    for (const { frame, note } of this.markers) {
+      const colour = note === BREAKPOINT ? coloursOf(canvas).red : coloursOf(canvas).blue;
+      fill(colour, 1, x(frame), 0, 3, RULER - 2);
+      fill(colour, 0.5, x(frame), RULER - 2, 1, bottom - RULER);
     }
     fill(text, 1, x(this.cursor), 0, 2, bottom);
     if (this.ended) fill(faint, 1, x(this.played), 0, 2, bottom);

@@ -1,6 +1,6 @@
 /* View "Inputs": edits the inputs of a run frame by frame, and replays from the nearest snapshot before a change.
  *
- * Branches are versions of the inputs with names; they are stored in the browser.
+ * Branches are versions of the inputs with names, markers and a history; they are stored in the browser.
  */
 
 import { continued } from "./agents.js";
@@ -13,9 +13,15 @@ import { levelOf, search } from "./planner.js";
 import { addRun } from "./store.js";
 import { storeDialog } from "./store_dialog.js";
 import { Player, RUN_COLOURS } from "./player.js";
-import { bytes, concatenated, emptyRun, text } from "./recording.js";
+import { concatenated } from "./arrays.js";
+import { bytes, emptyRun, text } from "./recording.js";
 import { INPUTS } from "./input_byte.js";
 import { InputCanvas } from "./input_canvas.js";
+import { changed, changeTo } from "./input_history.js";
+import { InputRecorder } from "./input_recorder.js";
+import { SearchPanel } from "./input_search_panel.js";
+import { BREAKPOINT, fromText, toText } from "./input_text.js";
+import { StateTable } from "./state_table.js";
 
 const STORE = "nppsim.inputs"; // prefix; the rest is the level's id
 const MOST_UNDONE = 300;
@@ -25,16 +31,16 @@ const ACTION_BYTES = [0, 4, 2, 1, 5, 3]; // input byte of each action
 const PREVIEW_FRAMES = 60; // for which each action is held
 const KEYS =
   "1 2 3: left, jump, right · insert, delete · arrows: cursor, with shift: select · " +
-  "ctrl+Z Y: undo, redo · ctrl+C X V · F: try all actions · B: branch";
+  "ctrl+Z Y: undo, redo · ctrl+C X V · F: try all actions · B: branch · M: marker · [ ]: marker before, next";
 
 /** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/runs/3 adds that run as
  *  one. */
 export async function show(root, studio, id, kind, number) {
   const [level, run] = await Promise.all([loadLevel(id), kind ? findRun(`${kind}/${number}`) : null]);
   const view = new InputEditor(root, studio, level);
-  if (run) view.branches.push({ name: run.label || "run", inputs: bytes(run.inputs) });
-  if (!view.branches.length) view.branches.push({ name: "branch 1", inputs: new Uint8Array(BLANK) });
-  view.choose(view.branches.length - 1);
+  if (run) view.add(run.label || "run", bytes(run.inputs));
+  else if (view.branches.length) view.choose(view.branches.length - 1);
+  else view.add("branch 1", new Uint8Array(BLANK));
   if (kind) history.replaceState(null, "", `#/inputs/${id}`); // so that a reload does not add the run again
   return () => view.destroy();
 }
@@ -66,11 +72,18 @@ class InputEditor {
     this.played = new PlayedRun(level);
     this.player = new Player(this.stage, { level, runs: [emptyRun("", null, level.start)] });
     this.player.overlay = (at) => this.overlay(at);
+    this.player.canvas.addEventListener("click", (event) => {
+      if (this.search.goal !== "point") return;
+      this.search.setPoint(this.player.scene.toLevel(event.offsetX, event.offsetY));
+      this.player.seek(this.player.frame);
+    });
     this.canvas.canvas.focus();
   }
 
   destroy() {
     this.work.abort();
+    this.recorder?.destroy();
+    this.search.destroy();
     this.player.destroy();
     this.canvas.destroy();
   }
@@ -105,22 +118,34 @@ class InputEditor {
     this.go(this.cursor);
   }
 
-  /** Give the branch other inputs; undo returns to the present ones. */
-  change(inputs) {
+  /** Give the branch other inputs and markers; undo returns to the present ones, or (merged) to those before the last
+   *  change. */
+  change(inputs, markers = this.branch.markers, merged = false) {
     const { branch } = this;
-    if (same(branch.inputs, inputs)) return;
-    branch.undo = [...(branch.undo ?? []), branch.inputs].slice(-MOST_UNDONE);
+    const isSame = same(branch.inputs, inputs);
+    if (isSame && markers === branch.markers) return;
+    const before = merged ? this.at(branch.undo.pop()) : branch;
+    branch.undo = [...branch.undo, stepTo(inputs, before)].slice(-MOST_UNDONE);
     branch.redo = [];
-    branch.inputs = inputs;
-    this.sync();
+    [branch.inputs, branch.markers] = [inputs, markers];
+    if (isSame) {
+      this.store();
+      this.refresh();
+    } else this.sync();
+  }
+
+  /** Return {inputs, markers} to which a step of the history leads. */
+  at({ change, markers }) {
+    return { inputs: changed(this.branch.inputs, change), markers };
   }
 
   /** Step back or forward in the history.  from, to: "undo" and "redo", or the reverse. */
   history(from, to) {
     const { branch } = this;
-    if (!branch[from]?.length) return;
-    branch[to] = [...(branch[to] ?? []), branch.inputs];
-    branch.inputs = branch[from].pop();
+    if (!branch[from].length) return;
+    const { inputs, markers } = this.at(branch[from].pop());
+    branch[to].push(stepTo(inputs, branch));
+    [branch.inputs, branch.markers] = [inputs, markers];
     this.sync();
   }
 
@@ -145,11 +170,15 @@ class InputEditor {
     this.paint(bit, from, to, !(this.branch.inputs[from] & bit));
   }
 
-  /** Replace frames from..to - 1 by others. */
+  /** Replace frames from..to - 1 by others; markers move with the frames after them. */
   splice(from, to, others) {
-    const { inputs } = this.branch;
+    const { inputs, markers } = this.branch;
+    const by = others.length - (to - from);
     this.change(
       concatenated(Uint8Array, inputs.subarray(0, from), others, inputs.subarray(Math.min(to, inputs.length))),
+      by === 0
+        ? markers
+        : markers.map(({ frame, note }) => ({ note, frame: frame < from ? frame : Math.max(frame + by, from) })),
     );
   }
 
@@ -198,13 +227,14 @@ class InputEditor {
   // -------------------------------------------------------------------------------------------------------------------
   // Branches, continuations, comparison
 
-  add(name, inputs) {
-    this.branches.push({ name, inputs });
+  add(name, inputs, markers = []) {
+    this.branches.push({ name, inputs, markers, undo: [], redo: [] });
     this.choose(this.branches.length - 1);
   }
 
   choose(index) {
     this.chosen = index;
+    if (this.compared === index) this.compare(null);
     this.selection = null;
     this.list();
     this.sync();
@@ -252,10 +282,13 @@ class InputEditor {
   }
 
   overlay(frame) {
-    if (this.actionPreview?.frame !== frame) return {};
+    const { goal, point } = this.search;
+    const showPoint = (pen) => goal === "point" && pen.ring(point, 8, 1.6, pen.colours.blue);
+    if (this.actionPreview?.frame !== frame) return { over: showPoint };
     const { branches } = this.actionPreview;
     return {
       over: (pen) => {
+        showPoint(pen);
         branches.forEach(({ points, outcome }, i) => {
           pen.line(points, RUN_COLOURS[i], 1.6);
           pen.disc(
@@ -274,6 +307,15 @@ class InputEditor {
         );
       },
     };
+  }
+
+  /** Show a gain of the search as a branch: a new one for the first gain, which later gains replace. */
+  showGain(inputs, label, isFirst) {
+    if (isFirst) this.branches.push({ name: label, inputs, markers: this.branch.markers, undo: [], redo: [] });
+    else Object.assign(this.branches.at(-1), { name: label, inputs });
+    this.list();
+    this.store();
+    this.compare(this.branches.length - 1);
   }
 
   compare(index) {
@@ -299,7 +341,7 @@ class InputEditor {
   }
 
   store() {
-    const branches = this.branches.map(({ name, inputs }) => ({ name, inputs: text(inputs) }));
+    const branches = this.branches.map((branch) => ({ ...branch, inputs: text(branch.inputs) }));
     localStorage.setItem(`${STORE}.${this.level.id}`, JSON.stringify(branches));
   }
 
@@ -307,6 +349,7 @@ class InputEditor {
   // The page
 
   key(event) {
+    if (this.recorder) return;
     const control = event.ctrlKey || event.metaKey;
     const step = (by) => {
       if (event.shiftKey) {
@@ -330,6 +373,9 @@ class InputEditor {
       Delete: () => this.remove(),
       f: () => this.showActionPreview(),
       b: () => this.fork(),
+      m: () => this.note.focus(),
+      "[": () => this.goToMarker(-1),
+      "]": () => this.goToMarker(1),
       "+": () => this.canvas.zoom(1.25),
       "-": () => this.canvas.zoom(0.8),
       ...Object.fromEntries(INPUTS.map(({ bit }, i) => [i + 1, () => this.toggle(bit)])),
@@ -351,7 +397,67 @@ class InputEditor {
   }
 
   fork() {
-    this.add(`branch ${this.branches.length + 1}`, this.branch.inputs.slice());
+    this.add(`branch ${this.branches.length + 1}`, this.branch.inputs.slice(), this.branch.markers);
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // Markers, text, recording
+
+  /** Write a note on the frame of the cursor; "" removes its marker. */
+  mark(note) {
+    const others = this.branch.markers.filter(({ frame }) => frame !== this.cursor);
+    const markers = note ? [...others, { frame: this.cursor, note }] : others;
+    this.change(this.branch.inputs, markers.sort((a, b) => a.frame - b.frame));
+  }
+
+  /** Move the cursor to the next marker (by = 1) or the one before (by = -1). */
+  goToMarker(by) {
+    const frames = this.branch.markers.map(({ frame }) => frame);
+    const next = by > 0 ? frames.find((f) => f > this.cursor) : frames.findLast((f) => f < this.cursor);
+    if (next !== undefined) this.go(next);
+  }
+
+  /** Take over the text of the branch, while it is typed; all changes until the field is left are one step of the
+   *  history. */
+  readText() {
+    try {
+      const { inputs, markers } = fromText(this.text.value);
+      this.change(inputs, markers, this.typing && this.branch.undo.length > 0);
+      this.typing = true;
+      this.textStatus.textContent = "";
+    } catch (error) {
+      this.textStatus.textContent = error.message;
+    }
+  }
+
+  /** Start or stop recording into the roll. */
+  record() {
+    if (this.recorder) {
+      this.recorder.stop();
+      return;
+    }
+    const begin = Math.min(this.cursor, this.run.frames);
+    const old = this.branch.inputs;
+    const play = (inputs) => {
+      this.player.extend(0, [this.played.extend(inputs)]);
+      this.player.seek(this.run.frames);
+      return this.run.outcome === "running";
+    };
+    this.played.edit(begin, []);
+    this.run.truncate(begin);
+    this.player.frame = begin;
+    play([]);
+    this.recordButton.setAttribute("aria-pressed", "true");
+    this.status.textContent = "Recording begins with your first key; escape ends it.";
+    this.recorder = new InputRecorder(play, (recorded) => {
+      this.recorder = null;
+      this.recordButton.setAttribute("aria-pressed", "false");
+      this.cursor = begin + recorded.length;
+      const after = old.subarray(Math.min(begin + recorded.length, old.length));
+      this.change(concatenated(Uint8Array, old.subarray(0, begin), recorded, after));
+      this.sync();
+      this.canvas.canvas.focus();
+    });
   }
 
   refresh() {
@@ -363,9 +469,14 @@ class InputEditor {
       selection: this.selection,
       played: run.frames,
       ended: run.outcome !== "running",
+      markers: branch.markers,
     });
-    this.undo.disabled = !branch.undo?.length;
-    this.redo.disabled = !branch.redo?.length;
+    this.player.stops = branch.markers.filter(({ note }) => note === BREAKPOINT).map(({ frame }) => frame);
+    this.states.show(this.played, Math.min(this.cursor, run.frames), branch.markers);
+    if (document.activeElement !== this.text) this.text.value = toText(branch.inputs, branch.markers);
+    this.note.value = branch.markers.find(({ frame }) => frame === this.cursor)?.note ?? "";
+    this.undo.disabled = !branch.undo.length;
+    this.redo.disabled = !branch.redo.length;
     const took = this.took === undefined ? "" : ` · replayed in ${Math.round(this.took)} ms`;
     const outcome = run.outcome === "running" ? "not finished" : run.outcome;
     const duration = `${run.frames} (${seconds(run.frames)})`;
@@ -394,6 +505,7 @@ class InputEditor {
       const compare = element("input", {
         type: "checkbox",
         checked: index === this.compared,
+        disabled: index === this.chosen,
         "aria-label": `Compare with ${branch.name}`,
         title: "show beside the edited branch",
         onchange: () => {
@@ -413,7 +525,8 @@ class InputEditor {
           this.choose(Math.min(this.chosen - (index < this.chosen ? 1 : 0), this.branches.length - 1));
         },
       });
-      return element("div", { class: "branch" }, choose, name, compare, drop);
+      const compares = element("label", { class: "small muted" }, compare, "compare");
+      return element("div", { class: "branch" }, choose, name, compares, drop);
     };
     this.rows.replaceChildren(...this.branches.map(row));
   }
@@ -433,6 +546,46 @@ class InputEditor {
     this.place = element("div", { class: "input-lanes" });
     this.status = element("p", { class: "small", role: "status", id: "inputs-status" });
     this.rows = element("div");
+    this.states = new StateTable((frame) => {
+      this.selection = null;
+      this.go(frame);
+      this.canvas.canvas.focus();
+    });
+    this.note = element("input", {
+      type: "text",
+      maxlength: 100,
+      placeholder: "a note, or *** for a breakpoint",
+      "aria-label": "Marker of this frame",
+      onchange: () => this.mark(this.note.value.replace(/[#\n]/g, " ").trim()),
+      onkeydown: (event) => event.key === "Enter" && this.canvas.canvas.focus(),
+    });
+    this.text = element("textarea", {
+      rows: 10,
+      spellcheck: false,
+      "aria-label": "Inputs as text",
+      oninput: () => this.readText(),
+      onblur: () => {
+        this.typing = false;
+        this.refresh();
+      },
+    });
+    this.textStatus = element("p", { class: "small bad", role: "status" });
+    this.search = new SearchPanel({
+      level: this.level,
+      inputs: () => this.branch.inputs,
+      range: () => this.range,
+      gain: (inputs, label, isFirst) => this.showGain(inputs, label, isFirst),
+      failed: this.studio.failed,
+    });
+    this.recordButton = element("button", {
+      type: "button",
+      text: "Record while playing",
+      title: "play on from the cursor with the keys of the game; the frames after it are replaced",
+      onclick: (event) => {
+        event.currentTarget.blur();
+        this.record();
+      },
+    });
     this.undo = button("Undo", "ctrl+Z", () => this.history("undo", "redo"));
     this.redo = button("Redo", "ctrl+Y", () => this.history("redo", "undo"));
     const loadAgents = async (made) => {
@@ -449,7 +602,7 @@ class InputEditor {
       element(
         "div",
         { class: "split inputs" },
-        element("div", { class: "field" }, this.stage, this.place, this.status),
+        element("div", { class: "field" }, this.stage, this.place, this.status, this.states.root),
         element(
           "div",
           { class: "panels" },
@@ -482,12 +635,21 @@ class InputEditor {
             element(
               "div",
               { class: "bar" },
+              this.recordButton,
               button("Try all six actions", "F", () => this.showActionPreview()),
               button("Let the planner continue", "search for a run from here", (made) => this.proceed({}, made)),
               button("Agents …", "let an agent play on from here", (made) =>
                 loadAgents(made).catch(this.studio.failed),
               ),
             ),
+          ),
+          this.search.panel,
+          panel("Marker", this.note),
+          panel(
+            "Text",
+            element("p", { class: "small muted", text: "frames,keys: L, R, J, S (self-destruct) · # note · *** stop" }),
+            this.text,
+            this.textStatus,
           ),
           panel(
             "Export",
@@ -505,10 +667,18 @@ class InputEditor {
 }
 
 function stored(id) {
-  return JSON.parse(localStorage.getItem(`${STORE}.${id}`) ?? "[]").map(({ name, inputs }) => ({
-    name,
-    inputs: bytes(inputs),
+  return JSON.parse(localStorage.getItem(`${STORE}.${id}`) ?? "[]").map((branch) => ({
+    markers: [],
+    undo: [],
+    redo: [],
+    ...branch,
+    inputs: bytes(branch.inputs),
   }));
+}
+
+/** Return the step of the history that leads from inputs to a branch as it was. */
+function stepTo(inputs, { inputs: before, markers }) {
+  return { change: changeTo(inputs, before), markers };
 }
 
 /** Return the first place at which two arrays differ; the length of the shorter one if there is none. */

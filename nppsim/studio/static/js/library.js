@@ -16,6 +16,13 @@ export async function allLevels() {
   return { levels: [...levels, ...own], own: own.map(({ id }) => id), problems };
 }
 
+/** Return the id of the level with an id of the game, such as "S-C-12-03"; any other text unchanged. */
+export async function resolveId(text) {
+  if (!text.includes("-")) return text;
+  const { levels } = await allLevels();
+  return levels.find(({ code }) => code && code.toUpperCase() === text.toUpperCase())?.id ?? text;
+}
+
 /** Return the card of a level with its map file ("map": bytes or base64) and "next", the id of the next level or
  *  null. */
 export async function aboutLevel(id) {
@@ -75,8 +82,12 @@ export async function openFile(file) {
   const ids = await addMaps(
     levels.map(({ level, name, code }) => ({ map: levelToBytes(level), name, code, category })),
   );
+  const known = (await get("levels")).levels.find(({ id }) => id === ids[0]);
+  const title = levels[0].level.title.trim();
+  const renamed = ids.length === 1 && known && title && known.name !== title;
   const run = inputs && { label: file.name.replace(/(?<=.)\.[^.]+$/, ""), level: ids[0], inputs };
   const note = ids.length > 1 ? `${file.name}: ${ids.length} levels are open` : `${file.name} is open`;
+  if (renamed) warnings.push(`"${title}" is ${[known.code, `"${known.name}"`].join(" ").trim()} with another title`);
   return { level: ids[0], levels: ids.length, category, run, note, warnings };
 }
 

@@ -21,6 +21,7 @@ const REWIND_FRAMES = 2; // per display tick
 const TRAIL = 240; // frames
 const DEATH_MS = 700; // duration of the death animation
 const RESTART_DELAY_MS = 350; // delay after the end before a jump restarts
+const TOUCH = { left: "◀", right: "▶", restart: "↺", jump: "▲" }; // buttons on touch screens
 const NAME_STORE = "nppsim.name",
   DEFAULT_NAME = "you"; // player's name in the leaderboard
 
@@ -361,11 +362,14 @@ export class Play {
     if (!this.game) return;
     const { episode } = this;
     const best = bestTime(this.level.id);
-    const [restart, jump] = ["restart", "jump"].map((action) => keyName(this.controls.bindings[action][0] ?? "?"));
+    const [restart, jump] = isTouch()
+      ? [TOUCH.restart, TOUCH.jump]
+      : ["restart", "jump"].map((action) => keyName(this.controls.bindings[action][0] ?? "?"));
     const { o, f } = this.game.frame;
+    const key = isTouch() ? "tap" : "key";
     const words = {
-      ready: f ? ["Ready", "continues with your next key"] : ["Ready", "starts with your first key"],
-      paused: ["Paused", `${keyName(this.controls.bindings.pause[0] ?? "?")} continues`],
+      ready: ["Ready", f ? `continues with your next ${key}` : `starts with your first ${key}`],
+      paused: ["Paused", `${isTouch() ? "Continue" : keyName(this.controls.bindings.pause[0] ?? "?")} continues`],
       rewinding: ["Rewind", ""],
       over:
         o === "won"
@@ -378,7 +382,7 @@ export class Play {
     }[this.phase];
     this.verdict.hidden = !words;
     if (words) this.verdict.replaceChildren(element("b", { text: words[0] }), element("span", { text: words[1] }));
-    this.verdict.className = `verdict ${this.phase === "over" ? (o === "won" ? "good" : "bad") : ""}`;
+    this.verdict.className = `verdict ${this.phase === "over" ? (o === "won" ? "good" : "bad") : "chip"}`;
     this.bests.textContent = [
       episode ? `${episode.code} · level ${episode.at + 1} of ${episode.count}` : null,
       best ? `best ${seconds(best)}` : null,
@@ -468,11 +472,11 @@ export class Play {
               "div",
               { class: "hud" },
               this.time,
+              this.verdict,
               this.bests,
               this.numbers,
               element("div", { class: "keys", "aria-label": "Keys of this frame" }, this.caps),
             ),
-            this.verdict,
             this.touchButtons(),
           ),
         ),
@@ -559,7 +563,8 @@ export class Play {
   }
 
   touchButtons() {
-    const pad = (action, text) => {
+    const pad = (action) => {
+      const text = TOUCH[action];
       const made = element("button", { type: "button", tabindex: -1, "aria-label": ACTIONS[action][0], text });
       made.addEventListener("pointerdown", (event) => {
         event.preventDefault();
@@ -574,14 +579,17 @@ export class Play {
     return element(
       "div",
       { class: "touch" },
-      pad("left", "◀"),
-      pad("right", "▶"),
+      pad("left"),
+      pad("right"),
       element("span", { class: "spacer" }),
-      pad("restart", "↺"),
-      pad("jump", "▲"),
+      pad("restart"),
+      pad("jump"),
     );
   }
 }
+
+/** Return whether the page is used by touch. */
+const isTouch = () => matchMedia("(pointer: coarse)").matches;
 
 /** Add the planner's runs of a level to its best runs. */
 function withPlans({ time, score: points }, id) {

@@ -5,7 +5,8 @@
  *     player.extend(0, parts);                             // appends run parts to a run in progress
  *
  * overlay: function (frame) -> further fields for Scene.draw, such as under and over.  growing: true if more frames may
- * be appended; playback then waits for them at the end.  repeats: true if playback begins again at the end.
+ * be appended; playback then waits for them at the end.  repeats: true if playback begins again at the end.  stops:
+ * frames at which playback pauses.
  *
  * The studio, `nppsim page` and reports use it.  Keys, while it has the focus: space, arrows (with shift: ten frames),
  * home, end, + - 0 for the view, 1 to 9 to follow a run.
@@ -32,6 +33,7 @@ export class Player {
     this.overlay = (_) => ({});
     this.growing = false;
     this.repeats = false;
+    this.stops = [];
     this.build(root);
     this.scene = new Scene(this.canvas);
     this.scene.setLevel(level);
@@ -149,6 +151,12 @@ export class Player {
         this.last,
       );
       before = now;
+      const stop = this.stops.find((frame) => frame > this.frame && frame <= next);
+      if (stop !== undefined) {
+        this.pause();
+        this.seek(stop);
+        return;
+      }
       if (Math.floor(next) !== Math.floor(this.frame)) this.seek(next);
       else this.frame = next; // no new frame to draw
       if (this.frame >= this.last && this.repeats) this.seek(0);

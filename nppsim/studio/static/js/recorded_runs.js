@@ -144,7 +144,7 @@ export class RecordedRuns {
         type: "button",
         class: "quiet small",
         text: "practise",
-        title: "go on from a frame of this run",
+        title: `go on from a frame of this run: ${source.label}`,
         onclick: () => this.choose(source),
       }),
     );

@@ -1,5 +1,6 @@
 /* Random access to the frames of a run document, without the simulator. */
 
+import { concatenated } from "./arrays.js";
 import { Gait } from "./ninja.js";
 import { World } from "./world.js";
 
@@ -135,13 +136,6 @@ export function partingFrame(a, b) {
 /** Return the run document of a run without frames. */
 export function emptyRun(label, colour, start) {
   return { label, colour, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start };
-}
-
-/** Concatenate typed arrays into one of the type Kind. */
-export function concatenated(Kind, ...parts) {
-  const whole = new Kind(parts.reduce((sum, { length }) => sum + length, 0));
-  parts.reduce((at, part) => (whole.set(part, at), at + part.length), 0);
-  return whole;
 }
 
 /** Return the bytes of base64 text; typed arrays are returned unchanged. */

@@ -1,8 +1,9 @@
 /* View "Runs": lists stored runs and replays, and shows one of them, with the other runs of its level. */
 
 import { features, get } from "./api.js";
-import { runDocument } from "./documents.js";
-import { element, seconds } from "./elements.js";
+import { PlayedRun, runDocument } from "./documents.js";
+import { score } from "./clock.js";
+import { element, researchPanel, seconds } from "./elements.js";
 import { loadLevel, loadRun } from "./engine.js";
 import { allLevels, findRun, saveFile } from "./library.js";
 import { Player } from "./player.js";
@@ -102,7 +103,7 @@ async function list(root, studio) {
   ]);
   let runs = first;
   const names = new Map(levels.map(({ id, name }) => [id, name]));
-  const folder = writes ? element("section", { class: "panel", "aria-label": "My demonstrations" }) : null;
+  const folder = writes ? element("div") : null;
   if (writes) showFolder(folder, await get("demonstrations"));
   const search = element("input", {
     type: "search",
@@ -120,8 +121,16 @@ async function list(root, studio) {
       found.length > MOST_ROWS
         ? `the first ${MOST_ROWS} of ${found.length} runs`
         : `${found.length} ${found.length === 1 ? "run" : "runs"}`;
-    rows.replaceChildren(...found.slice(0, MOST_ROWS).map((run) => row(run, names, studio, folder)));
+    results.forget();
+    rows.replaceChildren(
+      ...found.slice(0, MOST_ROWS).map((run) => {
+        const line = row(run, names, studio, folder);
+        if (run.kind === "replays") results.watch(line, run);
+        return line;
+      }),
+    );
   };
+  const results = new Results();
   const saveAll = element("button", {
     type: "button",
     text: "Save everything as a file",
@@ -135,7 +144,6 @@ async function list(root, studio) {
     element(
       "div",
       { class: "page" },
-      folder,
       listOf(problems),
       element("div", { class: "bar above" }, search, count, element("span", { class: "spacer" }), saveAll),
       runs.length
@@ -148,6 +156,7 @@ async function list(root, studio) {
             class: "notice",
             text: "No runs yet. Play a level and store your run, or start the studio with --replays FOLDER.",
           }),
+      folder && researchPanel("For researchers: my demonstrations", folder),
     ),
   );
   fill();
@@ -157,7 +166,59 @@ async function list(root, studio) {
   };
   const changed = () => update().catch(studio.failed);
   document.addEventListener("storechange", changed);
-  return () => document.removeEventListener("storechange", changed);
+  return () => {
+    document.removeEventListener("storechange", changed);
+    results.forget();
+  };
+}
+
+/* Plays the replays of visible rows, one after another, to show their gold, score and ending. */
+class Results {
+  constructor() {
+    this.runs = new Map(); // row that has not been played -> run
+    this.observer = new IntersectionObserver((entries) => this.see(entries));
+    this.visible = new Set();
+  }
+
+  forget() {
+    this.observer.disconnect();
+    this.visible.clear();
+    this.runs.clear();
+  }
+
+  watch(line, run) {
+    if (run.outcome) return;
+    this.runs.set(line, run);
+    this.observer.observe(line);
+  }
+
+  see(entries) {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) this.visible.add(target);
+      else this.visible.delete(target);
+    }
+    this.work();
+  }
+
+  async work() {
+    if (this.working) return;
+    this.working = true;
+    for (let [line] = this.visible; line; [line] = this.visible) {
+      this.visible.delete(line);
+      this.observer.unobserve(line);
+      const run = this.runs.get(line);
+      try {
+        const { level: id, inputs } = await findRun(run.path);
+        const played = new PlayedRun(await loadLevel(id));
+        const { g = 0, o = "running" } = played.step(bytes(inputs)).at(-1) ?? {};
+        Object.assign(run, { outcome: o, gold: g, score: o === "won" ? score(played.inputs.length, g) : null });
+        showResult(line, run);
+      } catch (error) {
+        line.title = error.message;
+      }
+    }
+    this.working = false;
+  }
 }
 
 function listOf(problems) {
@@ -173,10 +234,6 @@ function row(run, names, studio, folder) {
       "aria-label": `${text}: ${run.label}`,
       onclick: ({ currentTarget }) => job(currentTarget).catch(studio.failed),
     });
-  const ending =
-    { won: "won", died: "died", running: "not finished" }[run.outcome] ??
-    { true: "won", false: "not finished" }[run.success] ??
-    "";
   const line = element(
     "tr",
     {},
@@ -189,10 +246,11 @@ function row(run, names, studio, folder) {
           title: `level ${run.level.slice(0, 12)}, which is in no folder here: open the run to play it`,
         }),
     element("td", { text: seconds(run.frames) }),
-    element("td", { text: run.gold ?? "" }),
-    element("td", { text: run.score?.toFixed(3) ?? "" }),
-    element("td", { class: ending === "won" ? "good" : "", text: ending }),
+    element("td", { "data-is": "gold" }),
+    element("td", { "data-is": "score" }),
+    element("td", { "data-is": "ending" }),
   );
+  showResult(line, run);
   if (run.kind !== "runs") {
     line.append(element("td"));
     return line;
@@ -222,6 +280,19 @@ function row(run, names, studio, folder) {
   return line;
 }
 
+/** Show a run's gold, score and ending, as far as they are known, in its row. */
+function showResult(line, { gold, score: points, outcome, success }) {
+  const ending =
+    { won: "won", died: "died", running: "not finished" }[outcome] ??
+    { true: "won", false: "not finished" }[success] ??
+    "";
+  const cell = (name) => line.querySelector(`[data-is=${name}]`);
+  cell("gold").textContent = gold ?? "";
+  cell("score").textContent = points?.toFixed(3) ?? "";
+  cell("ending").textContent = ending;
+  cell("ending").classList.toggle("good", ending === "won");
+}
+
 function showFolder(
   panel,
   { folder, recordings, levels, wanted, missing, categories, missing_categories: missingCategories, problems },
@@ -232,12 +303,11 @@ function showFolder(
     .map(([name, number]) => `${name} ${number}`)
     .join(", ");
   panel.replaceChildren(
-    element("h2", { text: "My demonstrations" }),
     element(
       "p",
       {},
       `${recordings} of ${wanted} recordings, of ${levels} levels. `,
-      missing ? `${missing} more make a data set.` : "Enough for a data set.",
+      missing ? `A training needs ${missing} more.` : "Enough for a training.",
       missingCategories.length ? ` None yet of: ${missingCategories.join(", ")}.` : "",
     ),
     element("div", { class: "meter", role: "img", "aria-label": `${recordings} of ${wanted}` }, share),

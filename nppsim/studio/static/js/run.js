@@ -65,7 +65,7 @@ class RunView {
           "div",
           { class: "columns" },
           element("div", {}, this.trainings, this.curves, panel("Log", this.log)),
-          element("div", {}, this.live, this.panels.policy),
+          element("div", {}, this.live, ...this.panels.all),
         ),
       ),
     );

@@ -74,8 +74,7 @@ export async function storeDialog(game) {
         ? " Training shifts its key presses slightly, as agents need them " +
           `(${added.deviation_px} px off on average; it still finishes).`
         : "";
-      const missing = d.missing ? `${d.missing} more make a data set` : "enough for a data set";
-      status.textContent = `Added: ${added.file}.${how} ${d.recordings} of ${d.wanted} recordings; ${missing}.`;
+      status.textContent = `Added: ${added.file}.${how} ${d.recordings} of ${d.wanted} recordings for a training.`;
     };
     const demonstration =
       writes && o === "won" ? act("Add to my demonstrations", add, { class: "primary", id: "demonstrate" }) : null;

@@ -231,10 +231,10 @@ class Watch {
           onchange: (event) => change({ deterministic: event.target.value === "greedy" }),
         },
         [
-          ["draws", "samples its actions"],
-          ["greedy", "takes the most probable action"],
-        ].map(([value, text]) =>
-          element("option", { value, text, selected: request.deterministic === (value === "greedy") }),
+          ["draws", "varies from try to try", "samples its actions"],
+          ["greedy", "the same on every try", "takes the most probable action"],
+        ].map(([value, text, title]) =>
+          element("option", { value, text, title, selected: request.deterministic === (value === "greedy") }),
         ),
       );
     const seed = agent && element("span", { class: "small muted", text: `try ${request.seed}` });

@@ -12,7 +12,8 @@ import { PlayedRun } from "./documents.js";
 import { draw, gridPicture, pathPicture } from "./overlays.js";
 import { PLANNERS, levelOf, planned } from "./planner.js";
 import { Player, RUN_COLOURS } from "./player.js";
-import { bytes, concatenated, emptyRun } from "./recording.js";
+import { concatenated } from "./arrays.js";
+import { bytes, emptyRun } from "./recording.js";
 import { addBest } from "./store.js";
 
 const REWARD_FRAMES = 40; // frames for which a reward is displayed

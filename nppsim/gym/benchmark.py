@@ -1,0 +1,133 @@
+"""The benchmark of docs/benchmark.md: tracks, level sets and their environments.
+
+    env = gymnasium.make("nppsim/Npp-Hard-v1", split="dev", track="state")
+    levels = level_set("hard/dev")
+
+Gymnasium ids: ``nppsim/Npp-Easy-v1`` and ``nppsim/Npp-Hard-v1``.
+"""
+
+import hashlib
+import importlib
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nppsim.errors import ConfigError, did_you_mean
+from nppsim.generate.make import make_level_set
+from nppsim.gym.env import NppEnv
+from nppsim.gym.vector_env import NppVectorEnv
+from nppsim.io.reading import read_object
+from nppsim.levels.level_set import LevelSet
+from nppsim.observe import layout
+from nppsim.planner import par_frames
+
+_STATE = ("game_state", "entity_positions", "switch_states", "hazards", "surroundings")
+# Track -> observations that its policies may use.  A track includes the observations of those before it.
+TRACKS: dict[str, tuple[str, ...]] = {
+    "pixels": layout.IMAGES,
+    "state-no-paths": layout.observation_keys((*layout.IMAGES, *_STATE)),
+    "state": tuple(key for key in layout.ALL if key != "foresight"),
+    "look-ahead": layout.ALL,
+}
+DEFAULT_OBSERVATIONS: dict[str, tuple[str, ...]] = {  # of the environments
+    "pixels": layout.IMAGES,
+    "state-no-paths": _STATE,
+    "state": layout.VISION_FREE,
+    "look-ahead": (*layout.VISION_FREE, "foresight"),
+}
+NAMES = ("easy/train", "easy/dev", "easy/test", "hard/dev")
+HIDDEN = "hard/hidden"
+HARD_CATEGORY, HARD_MIN_PATH = "campaign_like", 1000.0  # px
+HIDDEN_COUNT = 1000
+HIDDEN_SHA256 = (
+    "c52537dbcdf553995dc165963f046dab9ebaef33a0343d876c829566e9488af9"  # of the file with the seed of the hidden levels
+)
+
+
+def level_set(name: str) -> LevelSet:
+    """Return the levels of a split, such as "easy/test".  Raises ConfigError for an unknown name or without the data."""
+    if name not in NAMES:
+        raise ConfigError(f"is not a split; give {', '.join(NAMES)}{did_you_mean(name, NAMES)}", "levels", name)
+    return LevelSet.open(folder_of(name))
+
+
+def folder_of(name: str) -> Path:
+    """Return the folder of a split.  Raises ConfigError if the data are not installed."""
+    benchmark, split = name.split("/")
+    datasets: Path | None = importlib.import_module("nppsim_agents").DATASETS
+    folder = datasets and datasets / (split if benchmark == "easy" else f"{benchmark}/{split}")
+    if folder is None or not folder.is_dir():
+        raise ConfigError("is not installed; use a checkout or a wheel with datasets/", "levels", name)
+    return folder
+
+
+def make_hidden(seed_file: Path, out: Path, workers: int | None = None) -> LevelSet:
+    """Generate the hidden levels, or complete an interrupted generation.
+
+    seed_file: the file with the digest HIDDEN_SHA256, ``{"seed": N, "salt": TEXT}``.
+    workers: number of processes; None: all available cores.
+    Raises ConfigError for another file.
+    """
+    if hashlib.sha256(seed_file.read_bytes()).hexdigest() != HIDDEN_SHA256:
+        raise ConfigError(f"is not the file with SHA-256 {HIDDEN_SHA256}", "seed file", seed_file)
+    seed = read_object(seed_file, ConfigError, "restore it")["seed"]
+    verify = partial(par_frames, min_path=HARD_MIN_PATH)
+    return make_level_set(out, [HARD_CATEGORY], HIDDEN_COUNT, seed, verify=verify, index_only=True, workers=workers)
+
+
+def first_levels(levels: LevelSet, count: int | None) -> LevelSet:
+    """Return ``count`` levels of a set (``first_of_each``); None: all.  Raises ConfigError for a count out of range."""
+    if count is None:
+        return levels
+    chosen = first_of_each([entry.category for entry in levels.entries], count, "num_train_levels")
+    return LevelSet(levels.path, [levels.entries[i] for i in chosen])
+
+
+def first_of_each(categories: Sequence[str], count: int, setting: str) -> list[int]:
+    """Return ``count`` indices in ascending order: the first level of each category, then the second ones, and so on.
+
+    A smaller count gives a subset of a larger one.  Raises ConfigError, which names ``setting``, for a count out of range.
+    """
+    if not 1 <= count <= len(categories):
+        raise ConfigError(f"give 1 to {len(categories)}", setting, count)
+    seen: Counter[str] = Counter()
+    turns = []
+    for i, category in enumerate(categories):
+        turns.append((seen[category], i))
+        seen[category] += 1
+    return sorted(i for _, i in sorted(turns)[:count])
+
+
+def track_of(observations: Sequence[str]) -> str:
+    """Return the first track that allows these observations."""
+    return next(track for track, allowed in TRACKS.items() if {*observations} <= {*allowed})
+
+
+def _levels(benchmark: str, split: str, num_train_levels: int | None) -> LevelSet:
+    if num_train_levels is not None and split != "train":
+        raise ConfigError('limits the split "train" only; leave it out', "num_train_levels", num_train_levels)
+    return first_levels(level_set(f"{benchmark}/{split}"), num_train_levels)
+
+
+def make(
+    benchmark: str, split: str = "train", track: str = "state", num_train_levels: int | None = None, **settings: Any
+) -> NppEnv:
+    """Make an environment of the benchmark.
+
+    split: "train", "dev" or "test".
+    track: key of TRACKS, which sets the default of ``observations``.
+    num_train_levels: use only this number of training levels (``first_levels``).
+    settings: further arguments of ``NppEnv``.
+    """
+    settings = {"observations": DEFAULT_OBSERVATIONS[track]} | settings
+    return NppEnv(_levels(benchmark, split, num_train_levels), **settings)
+
+
+def make_vec(
+    benchmark: str, split: str = "train", track: str = "state", num_train_levels: int | None = None, **settings: Any
+) -> NppVectorEnv:
+    """Make a vector environment of the benchmark; see ``make``.  settings: further arguments of ``NppVectorEnv``."""
+    settings = {"observations": DEFAULT_OBSERVATIONS[track]} | settings
+    return NppVectorEnv(_levels(benchmark, split, num_train_levels), **settings)

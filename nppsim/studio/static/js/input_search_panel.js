@@ -1,0 +1,101 @@
+/* Panel "Improve": searches in a worker for better inputs of the selected frames (input_search.js). */
+
+import { loadModule } from "../../../wasm/kernels.js";
+import { element, panel, seconds } from "./elements.js";
+import { GOALS } from "./input_search.js";
+import { levelOf } from "./planner.js";
+
+const FORMATS = {
+  exit: (value) => `exit in ${-value} frames`,
+  switch: (value) => `switch in ${-value} frames`,
+  gold: (value) => `${value} gold`,
+  speed: (value) => `${value.toFixed(3)} px/frame`,
+  point: (value) => `${(-value).toFixed(2)} px away`,
+};
+
+export class SearchPanel {
+  /** inputs, range: functions that return the inputs and the selected frames [from, to].  gain: called with better
+   *  inputs, their label, and whether they are the first of this search. */
+  constructor({ level, inputs, range, gain, failed }) {
+    this.level = level;
+    this.inputs = inputs;
+    this.range = range;
+    this.gain = gain;
+    this.failed = failed;
+    this.point = level.spawn;
+    this.found = 0;
+    this.worker = null;
+    this.goals = element(
+      "select",
+      { "aria-label": "Goal" },
+      Object.entries(GOALS).map(([value, text]) => element("option", { value, text })),
+    );
+    this.button = element("button", {
+      type: "button",
+      text: "Search",
+      title: "try shifts, toggled keys and random changes of the selected frames",
+      onclick: () => (this.worker ? this.stop() : this.start().catch(this.failed)),
+    });
+    this.status = element("p", { class: "small", role: "status" });
+    this.gains = element("ol", { class: "small" });
+    this.panel = panel(
+      "Improve the selected frames",
+      element("div", { class: "bar" }, this.goals, this.button),
+      this.status,
+      this.gains,
+    );
+  }
+
+  destroy() {
+    this.worker?.terminate();
+  }
+
+  get goal() {
+    return this.goals.value;
+  }
+
+  /** Set the point of the goal "point" to a position in the level, px. */
+  setPoint(point) {
+    this.point = point;
+    if (this.goal === "point") this.status.textContent = `to x ${point[0].toFixed(0)}, y ${point[1].toFixed(0)}`;
+  }
+
+  async start() {
+    const [from, to] = this.range();
+    const inputs = this.inputs();
+    if (to >= inputs.length) throw new Error("select frames of the run first: drag in the ruler");
+    const { goal, point } = this;
+    const switches = this.level.entities.flatMap(({ kind }, i) => (kind === "exit switch" ? [i] : []));
+    this.button.textContent = "Stop";
+    this.gains.replaceChildren();
+    this.found = 0;
+    const module = await loadModule("game");
+    this.worker = new Worker(new URL("input_search_worker.js", import.meta.url), { type: "module" });
+    this.worker.onmessage = ({ data }) => this.report(data, goal);
+    this.worker.onerror = ({ message }) => this.report({ error: message }, goal);
+    this.worker.postMessage({ module, level: levelOf(this.level), inputs, from, to, goal, point, switches });
+  }
+
+  /** @param {{error?: string, tried?: number, best?: number, gain?: import("./input_search.js").Gain}} message
+   *  @param {string} goal */
+  report({ error, tried = 0, best, gain }, goal) {
+    if (error) {
+      this.stop();
+      this.failed(new Error(error));
+      return;
+    }
+    if (gain) {
+      const label = FORMATS[goal](gain.value);
+      this.gains.prepend(element("li", { text: `${label}, after ${seconds(gain.frame)}` }));
+      this.gain(gain.inputs, label, this.found++ === 0);
+    }
+    const reached = best === undefined ? "" : best === -Infinity ? " · not reached yet" : ` · ${FORMATS[goal](best)}`;
+    this.status.textContent = `${tried.toLocaleString("en")} changes tried${reached}`;
+  }
+
+  stop() {
+    this.worker?.terminate();
+    this.worker = null;
+    this.button.textContent = "Search";
+  }
+}
