@@ -23,8 +23,9 @@ PACKAGE = Path(__file__).parents[1]
 COMPILED_FUNCTION = re.compile(
     r"^@(?:entry|kernel|inlined|merged|allocating|allocating_entry)\b.*\n(?:@.*\n)*def \w+", re.MULTILINE
 )
-# Modules of which kernel files import only classes, which kernels cannot use; changes there need no compilation.
-WITHOUT_KERNEL_DATA = ("errors.py", "levels/level.py", "observe/foresight_settings.py")
+# Modules of which kernel files import only classes and plain functions, which kernels cannot use; changes there need no
+# compilation.
+WITHOUT_KERNEL_DATA = ("errors.py", "levels/level.py", "levels/level_set.py", "observe/foresight_settings.py")
 _FOLDER = re.compile("numba-[0-9a-f]{16}")  # names of cache folders, of all versions of the sources
 _MAX_FOLDERS, _MAX_AGE_S = 4, 7 * 24 * 3600  # number of newest folders to keep; age above which others are removed
 _NOTE = "kernels-of-"  # name prefix of files that cache ``kernel_digest``; the digest of all sources follows

@@ -10,6 +10,7 @@ import { onThemeChange } from "./pen.js";
 import { planned, storedPlan } from "./planner.js";
 import { Player } from "./player.js";
 import { bytes } from "./recording.js";
+import { isReached, removeTargets, storedTargets, targetText } from "./targets.js";
 import { Scene } from "./scene.js";
 
 const PAGE = 120; // cards created at a time
@@ -133,9 +134,11 @@ class Gallery {
     this.runs = runs;
     this.shown = [];
     this.painter = new Painter();
+    this.targetOf = storedTargets();
     this.cards = element("ul", { class: "cards" });
     this.more = element("div", { class: "more" }); // more cards are created when it becomes visible
     this.count = element("p", { class: "muted small", role: "status" });
+    this.targets = element("p", { class: "small", hidden: true });
     this.observer = new IntersectionObserver((entries) => entries.some((one) => one.isIntersecting) && this.add());
     const page = element(
       "div",
@@ -143,12 +146,14 @@ class Gallery {
       this.bar(),
       problems.map((text) => element("p", { class: "warn small", text })),
       this.count,
+      this.targets,
       this.cards,
       this.more,
     );
     root.append(page);
     this.film = film && new GalleryFilm(page, film);
     this.observer.observe(this.more);
+    this.countTargets().catch(studio.failed);
     this.keys = (event) => this.key(event);
     document.addEventListener("keydown", this.keys);
     this.filter();
@@ -165,6 +170,22 @@ class Gallery {
     this.observer.disconnect();
     this.painter.destroy();
     this.film?.destroy();
+  }
+
+  /** Count the levels whose best runs reach their targets. */
+  async countTargets() {
+    const wanted = this.levels.filter(this.targetOf);
+    if (!wanted.length) return;
+    const reached = await Promise.all(wanted.map((card) => isReached(card.id, this.targetOf(card))));
+    const remove = () => {
+      removeTargets();
+      this.studio.go(location.hash);
+    };
+    this.targets.hidden = false;
+    this.targets.replaceChildren(
+      `${reached.filter(Boolean).length} of ${wanted.length} at or below target `,
+      element("button", { type: "button", class: "quiet small", text: "Remove the targets", onclick: remove }),
+    );
   }
 
   bar() {
@@ -297,7 +318,9 @@ class Gallery {
     const showPar = () => (par.textContent = card.par === null ? "" : `par ${seconds(card.par)} · `);
     showPar();
     if (card.par === null) this.painter.findPar(picture, card, showPar);
+    const target = this.targetOf(card);
     const text = [
+      target && `target ${targetText(target)}`,
       card.code,
       `${card.extent[0]} × ${card.extent[1]}`,
       card.code || card.name.startsWith(`${category}/`) ? null : category,

@@ -10,6 +10,7 @@ import { INPUTS } from "./input_byte.js";
 import { RecordedRuns, bestTime, storeBest } from "./recorded_runs.js";
 import { PLANNERS, planned, storedPlan } from "./planner.js";
 import { copyLink } from "./share.js";
+import { storedTargets, targetText } from "./targets.js";
 import { best as bestRuns } from "./store.js";
 import { storeDialog } from "./store_dialog.js";
 import { LiveGame } from "./live.js";
@@ -96,11 +97,24 @@ export class Play {
       if (isTime) level.par = found?.frames ?? null;
       this.showBest(this.best);
     }
-    const points =
-      isTime || !found ? "" : ` · ${found.gold} gold · score ${score(found.frames, found.gold).toFixed(3)}`;
-    const frames = found?.frames ?? level.par;
-    this.par.textContent = frames && (found || isTime) ? seconds(frames) + points : "unknown: the planner finds no run";
+    if (isTime) this.showPar();
+    else {
+      this.par.textContent = found
+        ? `${seconds(found.frames)} · ${found.gold} gold · score ${score(found.frames, found.gold).toFixed(3)}`
+        : "unknown: the planner finds no run";
+    }
     this.drawPhase();
+  }
+
+  /** Show the fastest known run: the planner's, or that of a person or an agent. */
+  showPar() {
+    const { par } = this.level;
+    const known = [...(par ? [{ frames: par, name: PLANNERS.time }] : []), ...this.best.time];
+    const fastest = known.reduce((a, b) => (b.frames < a.frames ? b : a), { frames: Infinity, name: "" });
+    this.par.textContent = known.length
+      ? `${seconds(fastest.frames)} by ${fastest.name}, not proved`
+      : "unknown: the planner finds no run";
+    this.par.title = "the fastest run that is known here; a faster one may exist";
   }
 
   destroy() {
@@ -205,6 +219,7 @@ export class Play {
   showBest(best, episode = this.episode?.best) {
     if (episode) this.episode.best = episode;
     this.best = best;
+    if (this.par.title && this.objective.value === "time") this.showPar();
     const parts = episode
       ? [
           element("h3", { text: `Episode ${this.episode.code}` }),
@@ -455,7 +470,12 @@ export class Play {
     });
     this.recordedRunList = element("div");
     this.pace = element("p", { class: "small muted", id: "pacing" });
-    const facts = [...(this.level.code ? [["id", this.level.code]] : []), ["category", this.level.category ?? "none"]];
+    const target = storedTargets()(this.level);
+    const facts = [
+      ...(this.level.code ? [["id", this.level.code]] : []),
+      ["category", this.level.category ?? "none"],
+      ...(target ? [["target", targetText(target)]] : []),
+    ];
     root.replaceChildren(
       element(
         "div",
