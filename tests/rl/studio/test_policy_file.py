@@ -23,8 +23,8 @@ from nppsim.studio.game import Game
 from nppsim.wasm.build import FOLDER
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
+from rl.policy.inference import unsupported
 from rl.policy.policy import build_policy
-from rl.studio import policy_file
 from rl.studio.agent import LoadedAgent
 from rl.studio.policy_file import BrowserError, browser_policy
 
@@ -170,7 +170,7 @@ def test_page_refuses_damaged_file(tmp_path):
     ],
 )
 def test_browser_policy_of_other_network_names_what_the_page_cannot_run(name, part, tmp_path):
-    assert policy_file.unsupported(get_architecture(name)) == part
+    assert unsupported(get_architecture(name)) == part
     if name == "vision_free+gru":
         policy = build_policy(name)
         statistics = ObservationStatistics(policy.observations)
