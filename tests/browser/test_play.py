@@ -128,6 +128,17 @@ def test_finished_run_becomes_demonstration(page, studio):
 
 
 @needs_agents
+def test_search_for_run_shows_progress_and_stores_run(page, studio):
+    open_level(page, studio)
+    page.get_by_role("button", name="Search for a run").click()
+    page.wait_for_selector("text=/planner: .* vision_free_foresight: \\d+ of \\d+ episodes won · best: /")
+    page.get_by_role("button", name="Stop the search").click()
+    page.wait_for_selector(".recorded-run:has-text('search: ')")
+    page.goto(studio.at("replays"))
+    page.wait_for_selector("tr:has-text('search: '):has-text('won')")
+
+
+@needs_agents
 def test_recorded_runs_shown_and_taken_over(page, studio):
     open_level(page, studio)
     page.get_by_role("button", name="Agents …").click()

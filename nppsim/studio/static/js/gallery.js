@@ -3,11 +3,11 @@
 import { get } from "./api.js";
 import { runDocument } from "./documents.js";
 import { allLevels } from "./library.js";
-import { removeLevels } from "./store.js";
+import { removeLevels, storedPars } from "./store.js";
 import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { onThemeChange } from "./pen.js";
-import { planned, storedPlan } from "./planner.js";
+import { planned } from "./planner.js";
 import { Player } from "./player.js";
 import { bytes } from "./recording.js";
 import { isReached, removeTargets, storedTargets, targetText } from "./targets.js";
@@ -70,7 +70,7 @@ function kindsOf({ entities }) {
 
 /** The view; see app.js.  #/levels/NAME shows one category. */
 export async function show(root, studio, category) {
-  const [{ levels, own, problems }, { run: film }] = await Promise.all([allLevels(), get("film")]);
+  const [{ levels, own, problems }, { run: film }, pars] = await Promise.all([allLevels(), get("film"), storedPars()]);
   if (category)
     Object.assign(chosen, {
       search: "",
@@ -83,7 +83,7 @@ export async function show(root, studio, category) {
       category,
       top: 0,
     });
-  for (const card of levels) card.par ??= storedPlan(card.id)?.frames ?? null;
+  for (const card of levels) card.par ??= pars.get(card.id) ?? null;
   if (!levels.some((card) => categoryOf(card) === chosen.category)) chosen.category = "";
   if (!levels.length) {
     root.append(

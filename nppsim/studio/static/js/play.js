@@ -7,11 +7,12 @@ import { ACTIONS, Controls, keyName } from "./controls.js";
 import { element, panel, seconds, supportBanner, table } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { INPUTS } from "./input_byte.js";
-import { RecordedRuns, bestTime, storeBest } from "./recorded_runs.js";
-import { PLANNERS, planned, storedPlan } from "./planner.js";
+import { RecordedRuns, drawIfBest } from "./recorded_runs.js";
+import { PLANNERS, planned } from "./planner.js";
 import { copyLink } from "./share.js";
+import { solveButton } from "./solve.js";
+import { best as bestRuns, ownBest } from "./store.js";
 import { storedTargets, targetText } from "./targets.js";
-import { best as bestRuns } from "./store.js";
 import { storeDialog } from "./store_dialog.js";
 import { LiveGame } from "./live.js";
 import { keysPanel } from "./keys.js";
@@ -22,6 +23,7 @@ const REWIND_FRAMES = 2; // per display tick
 const TRAIL = 240; // frames
 const DEATH_MS = 700; // duration of the death animation
 const RESTART_DELAY_MS = 350; // delay after the end before a jump restarts
+const MOST_BEST = 8; // runs in a list of the best runs
 const TOUCH = { left: "◀", right: "▶", restart: "↺", jump: "▲" }; // buttons on touch screens
 const NAME_STORE = "nppsim.name",
   DEFAULT_NAME = "you"; // player's name in the leaderboard
@@ -95,7 +97,7 @@ export class Play {
         throw error;
       }
       if (isTime) level.par = found?.frames ?? null;
-      this.showBest(this.best);
+      this.showBest(await bestRuns(level.id));
     }
     if (isTime) this.showPar();
     else {
@@ -120,6 +122,7 @@ export class Play {
   destroy() {
     cancelAnimationFrame(this.request);
     this.work.abort();
+    this.leaving.abort();
     document.removeEventListener("visibilitychange", this.hide);
     this.controls.destroy();
     this.scene.destroy();
@@ -187,11 +190,10 @@ export class Play {
     game
       .score(this.player.value.trim() || DEFAULT_NAME)
       .then(({ best, episode }) => this.showBest(best, episode), this.studio.failed);
-    if (storeBest(this.level.id, game.history)) {
-      this.record = true;
-      this.recordedRuns.fill();
-      this.drawPhase();
-    }
+    this.record = game.frame.f < (ownBest(this.best) ?? Infinity);
+    drawIfBest(this.level.id, game.history);
+    this.recordedRuns.fill();
+    this.drawPhase();
   }
 
   /** Restart; after a won level of an episode, go on to the next level, or to the first one again. */
@@ -227,7 +229,8 @@ export class Play {
           element("h3", { text: "This level" }),
         ]
       : [];
-    this.bestRuns.replaceChildren(...parts, bestTable(withPlans(best, this.level.id)));
+    this.bestRuns.replaceChildren(...parts, bestTable(best));
+    this.drawPhase();
   }
 
   enter(phase) {
@@ -393,7 +396,7 @@ export class Play {
   drawPhase() {
     if (!this.game) return;
     const { episode } = this;
-    const best = bestTime(this.level.id);
+    const best = ownBest(this.best);
     const [restart, jump] = isTouch()
       ? [TOUCH.restart, TOUCH.jump]
       : ["restart", "jump"].map((action) => keyName(this.controls.bindings[action][0] ?? "?"));
@@ -486,6 +489,10 @@ export class Play {
       onchange: () => localStorage.setItem(NAME_STORE, this.player.value.trim() || DEFAULT_NAME),
     });
     this.recordedRunList = element("div");
+    this.leaving = new AbortController();
+    this.solving = solveButton(this.level, this.studio, this.leaving.signal, () =>
+      this.recordedRuns.load().catch(this.studio.failed),
+    );
     this.pace = element("p", { class: "small muted", id: "pacing" });
     const target = storedTargets()(this.level);
     const facts = [
@@ -588,7 +595,7 @@ export class Play {
             ),
           ),
           panel("Best runs", this.bestRuns, element("label", { class: "small" }, "Your name ", this.player)),
-          panel("Other runs", this.recordedRunList),
+          panel("Other runs", this.recordedRunList, this.solving),
           panel(
             "Keys",
             keysPanel(() => this.controls),
@@ -634,22 +641,10 @@ export class Play {
 /** Return whether the page is used by touch. */
 const isTouch = () => matchMedia("(pointer: coarse)").matches;
 
-/** Add the planner's runs of a level to its best runs. */
-function withPlans({ time, score: points }, id) {
-  const runs = Object.entries(PLANNERS).flatMap(([objective, name]) => {
-    const plan = storedPlan(id, objective);
-    return plan ? [{ ...plan, name, score: score(plan.frames, plan.gold) }] : [];
-  });
-  return {
-    time: [...time, ...runs].sort((a, b) => a.frames - b.frames || b.score - a.score),
-    score: [...points, ...runs].sort((a, b) => b.score - a.score || a.frames - b.frames),
-  };
-}
-
 /** Return the table of the best runs of a level or an episode. */
 function bestTable({ time, score: points }) {
   const rows = (runs) =>
-    runs.map(({ name, frames, gold, score: total }) =>
+    runs.slice(0, MOST_BEST).map(({ name, frames, gold, score: total }) =>
       element(
         "tr",
         {},
