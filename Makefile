@@ -4,7 +4,7 @@
 # make test-bounds   tests of the kernels, each index checked (3 minutes)
 # make test-generic  the physics compiled for any x86-64 processor gives the same bits (a minute, compilation)
 # make wasm          compile the kernels to WebAssembly: nppsim/wasm/*.wasm (needs wasm-ld, Debian package lld; 4 minutes)
-# make test-wasm     compare the WebAssembly kernels with native ones on many levels, and with a new build (needs Node.js)
+# make test-wasm     compare the WebAssembly kernels with native ones on many levels, and with a new build (Node.js, Chromium)
 # make coverage      lines of physics, paths and observations that their tests reach, as plain Python (2 minutes)
 # make mutation   mutations of the code, each of which a test must notice (8 minutes)
 # make fuzz       damaged files for every reader (an hour)
@@ -36,6 +36,7 @@ PHYSICS_TESTS := tests/nppsim/physics tests/nppsim/observe tests/nppsim/test_ver
 KERNEL_TESTS := $(PHYSICS_TESTS) tests/nppsim/planner tests/nppsim/shadow tests/nppsim/measure/test_bench.py \
 	tests/rl/ppo/test_vec_env.py tests/nppsim/gym/test_env.py tests/nppsim/test_batch.py tests/nppsim/test_reward.py \
 	tests/fuzz/test_levels.py
+WASM_TESTS := tests/nppsim/wasm tests/rl/studio/test_policy_file.py tests/nppsim/studio/test_page_documents.py
 # Large pages for large arrays: a third more samples per second in training on images (glibc, Linux only).
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
@@ -72,7 +73,8 @@ wasm: $(SIMULATOR)
 	$(PYTHON) -m nppsim.wasm
 
 test-wasm: $(EVERYTHING)
-	NPPSIM_WASM_LEVELS=200 NPPSIM_WASM_BUILD=1 $(PYTHON) -m pytest tests/nppsim/wasm tests/rl/studio/test_policy_file.py $(PYTEST_ARGS)
+	NPPSIM_WASM_LEVELS=200 NPPSIM_WASM_BUILD=1 $(PYTHON) -m pytest $(WASM_TESTS) $(PYTEST_ARGS)
+	NPPSIM_WASM_LEVELS=200 NPPSIM_WASM_ENGINE=chromium $(PYTHON) -m pytest $(WASM_TESTS) $(PYTEST_ARGS)
 
 coverage: $(EVERYTHING)
 	NUMBA_DISABLE_JIT=1 $(PYTHON) -m coverage run -m pytest $(PHYSICS_TESTS) $(PYTEST_ARGS)

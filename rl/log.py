@@ -10,13 +10,15 @@ Functions that log take any function of a message, such as ``print``.
 
 import errno
 import logging
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from logging.handlers import MemoryHandler
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from nppsim.errors import redact
+from nppsim.errors import InputWarning, redact
 
 LOG_FILE = "log.txt"
 Log = Callable[[str], None]  # receives messages
@@ -33,7 +35,8 @@ def warn(log: Log, message: str) -> None:
 class ExperimentLog:
     """Function that logs a message to ``log`` and to ``log.txt``.  Secrets are redacted.
 
-    An exception that ends the block is logged with its traceback and the level ERROR.
+    An InputWarning within the block, such as one on skipped files, is logged as a warning.  An exception that ends the
+    block is logged with its traceback and the level ERROR.
     """
 
     def __init__(self, log: Log):
@@ -70,11 +73,21 @@ class ExperimentLog:
         self._early.close()
 
     def __enter__(self) -> "ExperimentLog":
+        self._show = show = warnings.showwarning
+
+        def show_warning(message: Warning | str, category: type[Warning], *where: Any, **named: Any) -> None:
+            if issubclass(category, InputWarning):
+                self.write(logging.WARNING, str(message))
+            else:
+                show(message, category, *where, **named)
+
+        warnings.showwarning = show_warning
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        warnings.showwarning = self._show
         for handler in self._logger.handlers:
             if isinstance(handler, logging.FileHandler):
                 if error is not None and Path(handler.baseFilename).exists():

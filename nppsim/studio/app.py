@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -21,10 +21,9 @@ from nppsim.studio.demonstrations import Demonstrations
 from nppsim.studio.documents import Document, input_bytes, level_of
 from nppsim.studio.errors import StudioError, read_message
 from nppsim.studio.library import Library
+from nppsim.studio.modules import STATIC, WASM, index_page
 from nppsim.studio.security import Access, Guard
 
-STATIC = Path(__file__).parent / "static"
-WASM = Path(__file__).parents[1] / "wasm"
 MOST_DIGITS = 10  # of a number in an address
 
 
@@ -75,8 +74,8 @@ def _studio(request: Request) -> Studio:
 # Handlers.  Starlette calls those that are not coroutines in threads, so that live games continue.
 
 
-def _page(_: Request) -> FileResponse:
-    return FileResponse(STATIC / "index.html")
+def _page(_: Request) -> HTMLResponse:
+    return HTMLResponse(index_page())
 
 
 def _colours(_: Request) -> Response:

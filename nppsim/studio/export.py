@@ -7,27 +7,23 @@ GET /api/PATH, with "-" instead of "/".  The binaries are compressed, since many
 import gzip
 import hashlib
 import json
-import posixpath
 import re
 from pathlib import Path
 from typing import Any
 
-from nppsim import wasm
 from nppsim.errors import ConfigError
 from nppsim.io.files import check_output_folder, write_bytes
 from nppsim.pictures.schemes import stylesheet
 from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.library import Library
+from nppsim.studio.modules import STATIC, WASM, index_page
 
-STATIC = Path(__file__).parent / "static"
-WASM = Path(wasm.__file__).parent
 INDEX, WORKER = "index.html", "worker.js"
 _STATE = {"follows": False, "compiled": None, "demonstrations": False, "folders": False}
 _COMPRESSED = ".gz"
 _FILES_LINE = re.compile(
     r'const \[VERSION, FILES\] = \["[0-9a-f]{16}", (\[.*\])\];'
 )  # first line of an exported WORKER
-_IMPORTED = re.compile(r'from "(\.[^"]+\.js)"')
 
 
 def export(folder: str | Path, library: Library, registry: AgentRegistry) -> None:
@@ -44,10 +40,9 @@ def export(folder: str | Path, library: Library, registry: AgentRegistry) -> Non
     files = {f"studio/static/{path.relative_to(STATIC).as_posix()}": path.read_bytes() for path in _files(STATIC)}
     files["studio/static/colours.css"] = stylesheet().encode()
     worker = files.pop(f"studio/static/{WORKER}")
-    page = files.pop(f"studio/static/{INDEX}").decode()
+    del files[f"studio/static/{INDEX}"]
     files |= {f"wasm/{path.name}": path.read_bytes() for path in WASM.glob("*.js")}
-    preloaded = "".join(f'<link rel="modulepreload" href="{name}">\n' for name in _modules(files))
-    files[INDEX] = page.replace("<html ", "<html data-site ", 1).replace("</head>", f"{preloaded}</head>", 1).encode()
+    files[INDEX] = index_page(_COMPRESSED).replace("<html ", "<html data-site ", 1).encode()
     interface = json.loads((WASM / "interface.json").read_text(encoding="utf-8"))
     files["wasm/interface.json"] = _json(interface | {"suffix": _COMPRESSED})
     for path in WASM.glob("*.wasm"):
@@ -92,20 +87,6 @@ def _answers(library: Library) -> dict[str, Any]:
         replay, label = library.replay(card["number"])
         answers[f"replays/{card['number']}/run"] = library.run(replay.level, replay.inputs, label)
     return answers
-
-
-def _modules(files: dict[str, bytes]) -> list[str]:
-    """Return the modules that the play view needs, so that a browser loads them all at once."""
-    found: list[str] = []
-    waiting = ["studio/static/js/app.js", "studio/static/js/play.js"]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.append(name)
-            folder = posixpath.dirname(name)
-            imported = _IMPORTED.findall(files[name].decode())
-            waiting += [posixpath.normpath(posixpath.join(folder, other)) for other in imported]
-    return found
 
 
 def _files(folder: Path) -> list[Path]:

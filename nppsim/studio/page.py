@@ -21,10 +21,10 @@ from nppsim.bank import LevelBank
 from nppsim.levels.level import Level
 from nppsim.replays.replay import Replay
 from nppsim.studio.errors import StudioError
+from nppsim.studio.modules import PACKAGE, STATIC, with_imports
 from nppsim.studio.writers import level_document, run_document
 
 MAX_PAGE = 32 << 20  # maximum bytes of a page; browsers open larger pages slowly
-_STATIC = Path(__file__).parent / "static"
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
 
@@ -81,7 +81,7 @@ def page(levels: Sequence[LevelRuns], title: str = "") -> str:
     text = _PAGE.format(
         policy=_POLICY.format(digest=_digest(script())),
         title=html.escape(title),
-        style=style() + (_STATIC / "page.css").read_text(encoding="utf-8"),
+        style=style() + (STATIC / "page.css").read_text(encoding="utf-8"),
         players=players,
         keys=_KEYS,
         script=script(),
@@ -111,26 +111,21 @@ def player_data(level: LevelRuns) -> str:
 @cache
 def style() -> str:
     """Return the player's stylesheet."""
-    return (_STATIC / "scene.css").read_text(encoding="utf-8")
+    return (STATIC / "scene.css").read_text(encoding="utf-8")
 
 
 @cache
 def script() -> str:
-    """Return the player's modules as one script.  Each module becomes a function that returns its exports."""
-    modules: dict[str, str] = {}
+    """Return the player's modules as one script."""
+    return "".join(map(_as_function, with_imports("studio/static/js/page.js"))).replace("</", "<\\/")
 
-    def add(name: str) -> None:
-        if name in modules:
-            return
-        text = (_STATIC / "js" / f"{name}.js").read_text(encoding="utf-8")
-        for imported in _IMPORT.finditer(text):
-            add(imported[2])
-        exported = ", ".join(match[1] for match in _EXPORT.finditer(text))
-        body = _EXPORT.sub("", _IMPORT.sub(lambda found: f"const {{{found[1]}}} = ${found[2]};", text))
-        modules[name] = f"const ${name} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
 
-    add("page")
-    return "".join(modules.values()).replace("</", "<\\/")
+def _as_function(module: str) -> str:
+    """Return a module of the page as a function that returns its exports."""
+    text = (PACKAGE / module).read_text(encoding="utf-8")
+    exported = ", ".join(match[1] for match in _EXPORT.finditer(text))
+    body = _EXPORT.sub("", _IMPORT.sub(lambda found: f"const {{{found[1]}}} = ${found[2]};", text))
+    return f"const ${Path(module).stem} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
 
 
 def _digest(script: str) -> str:

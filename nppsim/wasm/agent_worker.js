@@ -1,36 +1,36 @@
 /* Worker in which an agent plays episodes.  It receives
- * {policy, levels, episodes, seed, deterministic, inputs, endingsOnly}:
+ * {modules, policy, levels, episodes, seed, deterministic, inputs, endingsOnly}:
  *
- *     policy: content of a policy file.  levels: as in level.js.  episodes: number per level; the seed grows by 1 each.
- *     inputs: to play before the first decision.  endingsOnly: post no decisions.
+ *     modules: {game, agent} of kernels.js.  policy: content of a policy file.  levels: as in level.js.
+ *     episodes: number per level; the seed grows by 1 each.  inputs: to play before the first decision.
+ *     endingsOnly: post no decisions.
  *
- * and posts the messages of nppsim/studio/episodes.py: {layout}, {decisions}, {ending: [level, outcome, frames, x, y]},
- * and at the end {done} or {error}.
+ * and posts the messages of nppsim/studio/episodes.py: {layout, frameSkip}, {decisions},
+ * {ending: [level, outcome, frames, x, y]}, and at the end {done} or {error}.
  */
 
 import { Environment, play } from "./agent.js";
-import { Kernels, loadModule } from "./kernels.js";
+import { Kernels } from "./kernels.js";
 import { compileLevel } from "./level.js";
 import { Policy } from "./policy.js";
 
 const REPORT_MS = 40;
 
-self.onmessage = async ({ data: request }) => {
+self.onmessage = ({ data: request }) => {
   try {
-    await playAll(request);
+    playAll(request);
     self.postMessage({ done: true });
   } catch (error) {
     self.postMessage({ error: error.message });
   }
 };
 
-async function playAll({ policy: file, levels, episodes, seed, deterministic, inputs, endingsOnly }) {
+function playAll({ modules, policy: file, levels, episodes, seed, deterministic, inputs, endingsOnly }) {
   const policy = new Policy(file);
-  const [game, agent] = await Promise.all([loadModule("game"), loadModule("agent")]);
-  const kernels = new Kernels(game);
-  self.postMessage({ layout: policy.settings.observations });
+  const kernels = new Kernels(modules.game);
+  self.postMessage({ layout: policy.settings.observations, frameSkip: policy.settings.frame_skip });
   levels.forEach((level, index) => {
-    const environment = new Environment({ game, agent }, policy, compileLevel(kernels, level));
+    const environment = new Environment(modules, policy, compileLevel(kernels, level));
     for (let episode = 0; episode < episodes; episode++) {
       let [decisions, reported, paths, outcome] = [[], performance.now(), null, null];
       for (const decision of play(environment, { seed: seed + episode, deterministic, inputs })) {

@@ -27,9 +27,10 @@ export function rank(objective, frames, gold) {
 }
 
 export class RunSearch {
-  /** found: a PlannedRun.  settings: those of the planner, with start. */
-  constructor(planner, found, { objective, frameSkip, seed, minHold, start }) {
+  /** found: a PlannedRun.  settings: those of the planner, with start.  progress: receives the frames simulated. */
+  constructor(planner, found, { objective, frameSkip, seed, minHold, start }, progress = (_) => {}) {
     this.planner = planner;
+    this.progress = progress;
     this.objective = objective;
     this.frameSkip = frameSkip;
     this.minHold = minHold;
@@ -163,6 +164,7 @@ export class RunSearch {
     planner.played(start, before);
     const row = planner.game.snapshot();
     const mark = kernels.mark();
+    const earlier = this.foundSimulated + this.simulated;
     const goals = order.map((goal) => this.goals[goal]);
     const sequence = withGoals(kernels, planner.sequence, goals, this.lengths.legs(order).slice(1));
     const search = new Search(
@@ -172,6 +174,7 @@ export class RunSearch {
       this.random,
       { ...params, min_hold: this.minHold, time_cost: 0 },
       sequence,
+      (simulated) => this.progress(earlier + simulated),
     );
     const decisions = Math.ceil((mostFrames - before.length) / frameSkip);
     const patience = this.objective === "time" ? Infinity : Math.ceil(PATIENCE / frameSkip);

@@ -29,7 +29,7 @@ const OPEN_BYTES = 2 ** 29;
 const GAME_TIME = 5400; // frames, the time limit of a level at least
 const MAX_PATH = 8000; // px
 const MOST_EXPANSIONS = 4096; // per call of the kernel ``best_first``
-const DEFAULTS = { objective: "time", frameSkip: 4, budget: 5_000_000, seed: 0, minHold: 1, noise: 12 };
+const DEFAULTS = { objective: "time", frameSkip: 4, budget: 5_000_000, seed: 0, minHold: 1, noise: 12, known: null };
 
 /**
  * A run that wins on its last frame.
@@ -42,23 +42,24 @@ const DEFAULTS = { objective: "time", frameSkip: 4, budget: 5_000_000, seed: 0, 
 
 /**
  * Search for a run that finishes a level, from the spawn or from the state after ``inputs``.
- * @param {Record<string, any>} request - {level: a Level of level.js, inputs: bytes, modules: "game" and "planner" if
- *   the caller has loaded them}, and settings as in DEFAULTS
- * @param {(simulated: number) => void} [progress] - is called repeatedly with the frames simulated so far
+ * @param {Record<string, any>} request - {level: a Level of level.js, inputs: bytes, modules: {game, planner} if the
+ *   caller has loaded them}, and settings as in DEFAULTS
+ * @param {(simulated: number, best?: PlannedRun) => void} [progress] - is called repeatedly with the frames simulated
+ *   so far, and with the best run so far if it may be improved
  * @returns {Promise<Record<string, any>>} {state: "found", inputs, gold, simulated, route: positions [x, y] of the
  *   ninja, px}, without the frames of the given inputs, or {state: "none"}, or {state: "barred"} if no path leads to
  *   an exit
  */
 export async function findRun({ level, inputs = [], modules, ...settings }, progress = () => {}) {
-  const [gameModule, plannerModule] = modules ?? (await Promise.all([loadModule("game"), loadModule("planner")]));
-  const kernels = new Kernels(gameModule);
+  modules ??= { game: await loadModule("game"), planner: await loadModule("planner") };
+  const kernels = new Kernels(modules.game);
   const compiled = compileLevel(kernels, level);
   const paths = computePaths(kernels, compiled, GAME_TIME);
-  const game = new Game(gameModule, compiled);
+  const game = new Game(modules.game, compiled);
   game.play(inputs);
   if (game.outcome !== "running") throw new Error("the run has ended there; give an earlier frame");
   const start = game.snapshot();
-  const planner = new Planner(new Kernels(plannerModule), game, paths);
+  const planner = new Planner(new Kernels(modules.planner), game, paths);
   const run = planner.plan({ ...settings, start }, progress);
   if (!run) return { state: planner.reachable ? "none" : "barred" };
   game.restore(start);
@@ -90,17 +91,24 @@ export class Planner {
   /**
    * Find a run; null if there is none within the budget of simulated frames.
    * @param {Record<string, any>} settings - as in DEFAULTS, and start: state to plan from, as ``Game.snapshot``
-   *   returns it
-   * @param {(simulated: number) => void} progress
+   *   returns it.  known: inputs of a run to improve, with the same frameSkip (better_runs of nppsim/planner/gold.py)
+   * @param {(simulated: number, best?: PlannedRun) => void} progress
    * @returns {PlannedRun | null}
    */
   plan(settings, progress) {
     /** @type {any} */
     const all = { ...DEFAULTS, ...settings };
-    let run = this.fastRun(all, progress);
-    if (run === null || all.objective === "time") return run;
-    for (run of new RunSearch(this, run, all).runs(all.budget - run.simulated)) progress(run.simulated);
+    let run = all.known ? this.knownRun(all) : this.fastRun(all, progress);
+    if (run === null || (all.objective === "time" && !all.known)) return run;
+    for (run of new RunSearch(this, run, all, progress).runs(all.budget - run.simulated)) progress(run.simulated, run);
     return run;
+  }
+
+  knownRun({ known, frameSkip, start }) {
+    const inputs = Uint8Array.from(known);
+    const decisions = Math.ceil(inputs.length / frameSkip);
+    const actions = Array.from({ length: decisions }, (_, i) => ACTION_INPUT.indexOf(inputs[frameSkip * i]));
+    return { actions, inputs, simulated: 0, gold: this.played(start, inputs).gold };
   }
 
   fastRun({ frameSkip, minHold, noise, seed, budget, start }, progress) {
@@ -199,7 +207,7 @@ function winningRun(actions, last, frameSkip) {
 
 /** Buffers and tree of one search in which all states are advanced together. */
 export class Search {
-  constructor(planner, frameSkip, start, random, params, sequence, progress = () => {}) {
+  constructor(planner, frameSkip, start, random, params, sequence, progress = (_) => {}) {
     this.planner = planner;
     this.frameSkip = frameSkip;
     this.random = random;

@@ -7,6 +7,8 @@
  * Outputs equal those of torch up to the order of sums in float32; here, sums are computed in float64 and then rounded.
  */
 
+import { sha256 } from "./sha256.js";
+
 const FORMAT_VERSION = 2;
 const INPUTS_TOGETHER = 4; // of a layer, which takes half the time of one at a time
 
@@ -29,9 +31,10 @@ export class Policy {
       throw new PolicyError(`${name}: format ${version} instead of ${FORMAT_VERSION}; export the agent again`);
     const tensors = {};
     let begin = 4 + size;
+    if (sha256(new Uint8Array(file, begin)) !== this.settings.sha256)
+      throw new PolicyError(`${name}: damaged; load the page again`);
     for (const [tensor, shape] of this.settings.tensors) {
       const count = shape.reduce((product, length) => product * length, 1);
-      if (begin + 4 * count > file.byteLength) throw new PolicyError(`${name}: cut off; export the agent again`);
       tensors[tensor] = new Float32Array(file, begin, count);
       begin += 4 * count;
     }

@@ -31,6 +31,7 @@ from rl.evaluation.levels import Pairs, read_pairs
 from rl.evaluation.results import EpisodeRecord
 from rl.policy.backtracking import with_backtracking
 from rl.policy.constants import HORIZON, PATIENCE
+from rl.policy.inference import compiled
 from rl.policy.player import player_of
 
 
@@ -142,7 +143,7 @@ class EvaluationSuite:
         pressed: list[list[int]] = [[] for _ in range(sim.num_envs)]
         subtasks: list[list[np.ndarray]] = [[] for _ in range(sim.num_envs)]
         covered: list[list[float]] = [[] for _ in range(sim.num_envs)]  # share of the path after each decision
-        player = with_backtracking(player_of(policy, sim.num_envs, self.patience), sim, self.horizon)
+        player = with_backtracking(player_of(compiled(policy), sim.num_envs, self.patience), sim, self.horizon)
         records: dict[int, EpisodeRecord] = {}
         obs = sim.reset(self._bank_row(playing))
         sim.next_level[:] = self._bank_row(playing + sim.num_envs)
@@ -158,7 +159,7 @@ class EvaluationSuite:
                     subtasks[env].append(player.subtasks[env].copy())
             obs = sim.step(actions, asleep=None if seen is obs else playing >= total)
             backtracked = player.backtrack(rng)
-            ended = np.array([env for env in sim.finished if env not in backtracked], np.int64)
+            ended = [env for env in sim.finished if env not in backtracked]
             for env in ended:
                 records[playing[env]] = self._record(
                     playing[env], sim.episode[env], pressed[env], subtasks[env], covered[env]
@@ -166,15 +167,17 @@ class EvaluationSuite:
                 pressed[env], subtasks[env], covered[env] = [], [], []
                 playing[env] += sim.num_envs
             share = _path_covered(sim)
-            for env in np.setdiff1d(active, ended):
-                covered[env].append(share[env])
+            for env in active:
+                if env not in ended:
+                    covered[env].append(share[env])
             for row, count in backtracked.items():
                 for values in (pressed, subtasks, covered):
                     del values[row][-count:]
-            player.begin(ended)
-            sim.next_level[:] = self._bank_row(playing + sim.num_envs)
-            if progress is not None and ended.size:
-                progress(len(ended))
+            if ended:
+                player.begin(np.array(ended))
+                sim.next_level[:] = self._bank_row(playing + sim.num_envs)
+                if progress is not None:
+                    progress(len(ended))
         return [records[number] for number in range(total)]
 
     def _simulator(self, policy: Policy) -> BatchSimulator:

@@ -71,27 +71,28 @@ class BacktrackingPlayer(Player):
         self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
     ) -> np.ndarray:
         """See ``Player``."""
-        column = self._decisions[envs] % (self.horizon + 1)
+        decisions, left = self._decisions[envs], self._sampled[envs]
+        column = decisions % (self.horizon + 1)
         for env, at in zip(envs, column, strict=True):
             self._snapshots[env][at] = self._simulator.compact_snapshot(env)
         for past, now in zip(self._stored_states, self.inner.episode_state, strict=True):
             past[envs, column] = now[envs]
-        sampled = self._sampled[envs] > 0
-        actions = act_in_part(self.inner, obs, envs, sampled, deterministic=deterministic, rng=rng)
-        self._sampled[envs] -= sampled
-        self._decisions[envs] += 1
-        self._farthest[envs] = np.maximum(self._farthest[envs], self._decisions[envs])
-        self._tries[envs[self._decisions[envs] > self._failed[envs] + PASSED_DECISIONS]] = 0
+        actions = act_in_part(self.inner, obs, envs, left > 0, deterministic=deterministic, rng=rng)
+        self._sampled[envs] = np.maximum(left - 1, 0)
+        self._decisions[envs] = decisions = decisions + 1
+        self._farthest[envs] = np.maximum(self._farthest[envs], decisions)
+        self._tries[envs[decisions > self._failed[envs] + PASSED_DECISIONS]] = 0
         self._acting = envs
         return actions
 
     def backtrack(self, rng: torch.Generator | None) -> dict[int, int]:
         """See ``Player``."""
         sim, envs = self._simulator, self._acting
-        ended = np.zeros(sim.num_envs, bool)
-        ended[sim.finished] = True
-        died = ended[envs] & (sim.episode["outcome"][envs] == DIED)
-        explored = ~ended[envs] & self.inner.exploration_failed(sim.obs, envs)
+        ended = (sim.terminated | sim.truncated)[envs]
+        explored = ~ended & self.inner.exploration_failed(sim.obs, envs)
+        if not (ended | explored).any():
+            return {}
+        died = ended & (sim.episode["outcome"][envs] == DIED)
         tries = self._tries[envs, died.astype(int)]
         fails = (died & (tries < MAX_DEATH_RETRIES)) | (explored & (tries < MAX_PHASE_RETRIES))
         if not fails.any():

@@ -22,12 +22,16 @@ import torch
 from nppsim.observe import layout
 from rl import plugins
 from rl.policy.constants import BURST, MAX_REPEAT
-from rl.policy.policy import NppPolicy, death_penalty, sample_actions
+from rl.policy.inference import death_penalty
+from rl.policy.policy import NppPolicy, sample_actions
 from rl.policy.recurrent import RECURRENT_STATE
 from rl.policy.subtasks import SUBTASK, ActiveSubtasks
 
 PATH, LOOK_AHEAD = "reachability_features", "foresight"
 _PATH = layout.slots(layout.SPECS[PATH].components)
+# State of an ``ExploringPlayer``: px, shortest path to the exit in this episode; decisions since the path last became
+# shorter; the repeated action; decisions for which it is still repeated.
+_EXPLORATION = {"shortest": "f8", "waiting": "i8", "action": "i8", "repeats": "i8"}
 
 
 class Player:
@@ -142,11 +146,10 @@ class ExploringPlayer(Player):
         super().__init__(inner.policy)
         self.inner, self.patience = inner, patience
         self.subtasks = inner.subtasks
-        self._shortest = np.full(num_envs, np.inf)  # px, shortest path to the exit in this episode
-        self._waiting = np.zeros(num_envs, np.int64)  # decisions since the path last became shorter
-        self._action = np.zeros(num_envs, np.int64)  # repeated action
-        self._repeats = np.zeros(num_envs, np.int64)  # decisions for which it is still repeated
-        self.episode_state = (*inner.episode_state, self._shortest, self._waiting, self._action, self._repeats)
+        own = np.zeros(num_envs, [*_EXPLORATION.items()])
+        self._shortest, self._waiting, self._action, self._repeats = (own[name] for name in _EXPLORATION)
+        self._shortest[:] = np.inf
+        self.episode_state = (*inner.episode_state, own)
 
     def begin(self, envs: np.ndarray) -> None:
         self.inner.begin(envs)
@@ -155,11 +158,10 @@ class ExploringPlayer(Player):
     def act(
         self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
     ) -> np.ndarray:
-        path = obs[PATH][:, _PATH.path_to_exit]
-        shorter = path < self._shortest[envs]
-        self._shortest[envs] = np.minimum(path, self._shortest[envs])
-        self._waiting[envs] = np.where(shorter, 0, self._waiting[envs] + 1)
-        over = self._waiting[envs] - self.patience
+        path, shortest = obs[PATH][:, _PATH.path_to_exit], self._shortest[envs]
+        waiting = np.where(path < shortest, 0, self._waiting[envs] + 1)
+        self._shortest[envs], self._waiting[envs] = np.minimum(path, shortest), waiting
+        over = waiting - self.patience
         explores = (over >= 0) & (over // BURST % 2 == 0)
         actions = act_in_part(self.inner, obs, envs, explores, deterministic=deterministic, rng=rng)
         self._repeats[envs[~explores]] = 0
@@ -175,6 +177,8 @@ class ExploringPlayer(Player):
     def exploration_failed(self, obs: Mapping[str, np.ndarray], envs: np.ndarray) -> np.ndarray:
         """See ``Player``."""
         over = self._waiting[envs] - self.patience
+        if over.max(initial=-1) < 0:
+            return np.zeros(len(envs), bool)
         longer = obs[PATH][envs, _PATH.path_to_exit] >= self._shortest[envs]
         return (over >= 0) & (over % self.phase == self.phase - 1) & longer
 
@@ -182,7 +186,7 @@ class ExploringPlayer(Player):
         """Return True where look-ahead calls the repeated action deadly, bool[k]; False without a shield."""
         deadly = np.zeros(len(envs), bool)
         if getattr(self.policy, "shielded", LOOK_AHEAD in self.policy.observations):
-            penalty = death_penalty(torch.from_numpy(obs[LOOK_AHEAD][explores])).numpy()
+            penalty = death_penalty(obs[LOOK_AHEAD][explores])
             deadly[explores] = penalty[np.arange(len(penalty)), self._action[envs[explores]]] > 0
         return deadly
 

@@ -155,6 +155,12 @@ class NppPolicy(nn.Module):
         logits, values, _ = self.step(observations)
         return logits, values
 
+    @torch.no_grad()
+    def compute(self, obs: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return logits float32[N, 6] and values float32[N] for raw observations {key: array [N, *shape]}."""
+        logits, values = self.logits_and_values(self.to_tensors(obs))
+        return logits.cpu().numpy(), values.cpu().numpy()
+
     def step(self, observations: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         """Return logits, values, and the new recurrent states float32[N, size] (None for a feed-forward policy)."""
         states = None

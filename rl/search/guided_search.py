@@ -26,10 +26,11 @@ from nppsim.levels.level import Level
 from nppsim.observe.foresight import SAME_AS
 from nppsim.physics.outcomes import WON
 from nppsim.planner.kernels import cell
-from nppsim.planner.search import WinningRun, actions_to, winning_run
+from nppsim.planner.search import PlanStart, WinningRun, actions_to, first_state, winning_run
 from nppsim.reward import MIN_PATH, RewardConfig
 from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.policy.constants import PATIENCE
+from rl.policy.inference import CompiledPolicy, compiled
 from rl.policy.player import player_of
 from rl.policy.policy import NppPolicy
 
@@ -40,7 +41,7 @@ _PATH_FRACTION = RewardConfig(shaping=1.0)  # reward whose shaping potential is 
 class GuidePolicy:
     """A trained policy in evaluation mode on the CPU, with its frame skip."""
 
-    policy: NppPolicy
+    policy: NppPolicy | CompiledPolicy
     frame_skip: int
 
     @classmethod
@@ -52,7 +53,7 @@ class GuidePolicy:
                 f"{path}: {policy.architecture} is recurrent, and a search evaluates states out of order; give an agent "
                 "without +gru"
             )
-        return cls(policy, stored["frame_skip"])
+        return cls(compiled(policy), stored["frame_skip"])
 
     @property
     def foreseen(self) -> int:
@@ -64,12 +65,11 @@ class GuidePolicy:
         continuations = np.count_nonzero(np.arange(len(simulated))[:, None] == simulated)
         return NUM_ACTIONS * self.frame_skip + int(continuations) * (settings.horizon - self.frame_skip)
 
-    @torch.no_grad()
     def action_costs(self, observations: dict[str, np.ndarray], count: int) -> np.ndarray:
         """Return the negative log-probability of each action, float64[count, 6], for the first ``count`` raw observations."""
-        seen = {key: observations[key][:count] for key in self.policy.observations}
-        logits, _ = self.policy.logits_and_values(self.policy.to_tensors(seen))
-        return -torch.log_softmax(logits.double(), dim=1).numpy()
+        logits, _ = self.policy.compute({key: observations[key][:count] for key in self.policy.observations})
+        below = logits.max(axis=1, keepdims=True) - logits.astype(np.float64)
+        return below + np.log(np.exp(-below).sum(axis=1, keepdims=True))
 
 
 class FrameBudget:
@@ -118,6 +118,7 @@ class GuidedSearch:
 
     rng: random generator for noise.
     threads: number of threads of the simulators; None: all usable cores.
+    start: uint8[B], snapshot of the initial state of all searches: the spawn, unless it is set to another state.
     """
 
     def __init__(self, level: Level, agent: GuidePolicy, rng: np.random.Generator, threads: int | None = None):
@@ -125,7 +126,15 @@ class GuidedSearch:
         self.time_limit = int(self.bank.time_limit[0])  # time limit of an episode, in frames
         self.evaluated = 0  # states evaluated by the policy so far
         self._simulators: dict[tuple[int, tuple[str, ...]], BatchSimulator] = {}
-        self.spawn = self.playing_envs(1).snapshot(0)  # uint8[B], snapshot of the initial state, B bytes
+        self.start = self.playing_envs(1).snapshot(0)
+
+    @property
+    def first_row(self) -> np.ndarray:
+        """Bytes of the initial state for searches of the planner (``nppsim.planner.search.first_state``)."""
+        envs = self.playing_envs(1)
+        envs.restore(0, self.start)
+        row: np.ndarray = first_state(self.bank, PlanStart.of(envs, 0))[0][0]
+        return row
 
     def playing_envs(self, count: int) -> BatchSimulator:
         """Return environments for simulation; they compute only the observations that the policy stacks."""
@@ -158,26 +167,36 @@ class GuidedSearch:
         budget: FrameBudget,
         most_frames: int | None = None,
         start: np.ndarray | None = None,
+        patience: int | None = None,
     ) -> WinningRun | None:
         """Return the first win that a beam search finds, or None.
 
         most_frames: largest length of the run, counted from the initial state; None: time limit of the episode.
         start: uint8[B], snapshot to start from; None: the initial state.
+        patience: number of decisions without a shorter path to the exit after which the search ends; None: no limit.
         """
         most_frames = self.time_limit if most_frames is None else most_frames
-        beam = _Beam(self, settings, most_frames, self.spawn if start is None else start)
-        while budget.left and len(beam.rows) and beam.frame < most_frames:
+        beam = _Beam(self, settings, most_frames, self.start if start is None else start)
+        farthest, waited = -np.inf, 0
+        while budget.left and len(beam.rows) and beam.frame < most_frames and waited != patience:
             won = beam.advance(budget)
             if won is not None:
                 return won
+            covered = beam.covered_px.max(initial=-np.inf)
+            waited = waited + 1 if covered <= farthest else 0
+            farthest = max(farthest, covered)
         return None
 
-    def episodes(self, count: int, seed: int, budget: FrameBudget) -> WinningRun | None:
-        """Play ``count`` episodes in parallel, with sampled actions and exploration; return the first win, or None."""
+    def episodes(self, count: int, seed: int, budget: FrameBudget, patience: int | None = None) -> WinningRun | None:
+        """Play ``count`` episodes in parallel, with sampled actions and exploration; return the first win, or None.
+
+        patience: number of decisions without a shorter path to the exit after which an episode ends; None: no limit.
+        """
         envs, frame_skip = self.observing_envs(count), self.agent.frame_skip
-        envs.restore(slice(0, count), np.repeat(self.spawn[None], count, axis=0))
+        envs.restore(slice(0, count), np.repeat(self.start[None], count, axis=0))
         player, rng = player_of(self.agent.policy, count, PATIENCE), torch.Generator().manual_seed(seed)
         obs, running, played = envs.observe(), np.ones(count, bool), []
+        farthest, waited = np.full(count, -np.inf), np.zeros(count, np.int64)
         while budget.left and running.any():
             active, actions = np.flatnonzero(running), np.zeros(count, np.int64)
             seen = {key: values[active] for key, values in obs.items()}
@@ -190,14 +209,17 @@ class GuidedSearch:
             if won.any():
                 i = int(np.argmax(won))
                 return _winning_run(np.array(played)[:, i], int(envs.state.ninja["frame"][i]), frame_skip)
-            running &= ~(envs.terminated | envs.truncated)
+            covered = envs.state.progress["potential"][:count]
+            waited = np.where(covered > farthest, 0, waited + 1)
+            farthest = np.maximum(farthest, covered)
+            running &= ~(envs.terminated | envs.truncated | (waited == patience))
         return None
 
     def states_along(self, actions: np.ndarray, budget: FrameBudget) -> np.ndarray:
         """Return snapshots uint8[decisions, B] of the states before each action of a run from the initial state."""
         simulator = self.playing_envs(1)
-        simulator.restore(0, self.spawn)
-        states = [self.spawn]
+        simulator.restore(0, self.start)
+        states = [self.start]
         for action in actions[:-1]:
             simulator._step(np.array([action]), np.full(1, -1, np.int32), every_end=False)
             states.append(simulator.snapshot(0))

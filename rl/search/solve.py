@@ -12,24 +12,34 @@ from typing import Any
 
 import numpy as np
 
+from nppsim.actions import NUM_ACTIONS
 from nppsim.levels.level import Level
 from nppsim.parallel.workers import usable_cores
 from nppsim.planner import PlannedRun, better_runs
+from nppsim.planner.kernels import SearchParams
 from nppsim.planner.plan import BEST_FIRST
-from nppsim.planner.search import BestFirst, WinningRun, first_state, verified
+from nppsim.planner.search import BestFirst, Search, WinningRun, beam_search, verified
 from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
 from nppsim.settings import check_settings, setting
 from rl.search.guided_search import BeamSettings, FrameBudget, GuidedSearch, GuidePolicy
 
 PLANNER = "planner"  # name of the best-first searches of the planner
 EPISODES = "episodes"  # name of the search by sampled episodes of the agent
-# Guided searches, made in this order until one finds a run: (name, number of states or episodes).
-ATTEMPTS = (("agent", 1), ("beam of 4", 4), (EPISODES, 16), ("beam of 16", 16))
+# Searches, made in this order until one finds a run, and then the planner: (name, number of states or episodes; frames for
+# the planner).
+ATTEMPTS = (("agent", 1), (PLANNER, 1_000_000), ("beam of 4", 4), (EPISODES, 16), ("beam of 16", 16))
+# Decisions without a shorter path to the exit after which a beam or an episode ends.
+BEAM_PATIENCE, EPISODE_PATIENCE = 200, 600
 # Parameters of the best-first searches of the planner, which run in parallel if all guided searches fail.
 PLANNER_PARAMS = (BEST_FIRST._replace(min_hold=2), BEST_FIRST)
 FRAMES_PER_TURN = 200_000  # frames that each of them simulates before their results are compared
 UNLIMITED = 10**12  # budget in frames of searches with a time limit
-GUIDED_FRAMES = 200_000  # maximum frames for guided beams that search for shorter runs; the planner gets the rest
+# Searches for a shorter run: a beam of the planner with this share of the frames, guided beams with at most GUIDED_FRAMES,
+# then ``better_runs`` with the rest.
+PLANNER_SHARE = 0.5
+GUIDED_FRAMES = 100_000
+PLANNER_BEAM = SearchParams(width=384, noise=12.0, fill=0.5, momentum=4.0, min_hold=1)
+LEAST_WIDTH = 16  # of the planner's beam; the search is left out if its frames suffice only for a narrower beam
 # Parameters of beams that search for shorter runs: these first, then random combinations of the values below.
 FIRST_BEAMS = (BeamSettings(64), BeamSettings(64, cost_weight=0.0))
 WIDTHS = (16, 32, 64, 128)
@@ -52,7 +62,7 @@ class SolveSettings:
         low=1,
     )
     polish: int = setting(
-        200_000, "largest number of additional frames per level to shorten the run", flag="polish", low=0
+        2_000_000, "largest number of additional frames per level to shorten the run", flag="polish", low=0
     )
     seconds: float | None = setting(
         None,
@@ -107,7 +117,7 @@ def solve(
     until = None if settings.seconds is None else time.monotonic() + settings.seconds
     search = GuidedSearch(level, agent, np.random.default_rng(settings.seed), threads)
     finding = FrameBudget(settings.frames, until, _stage(bar, "searching", settings.frames))
-    first, found_by = _find(search, level, settings, finding) if search.bank.reachable[0] else (None, "")
+    first, found_by = find(search, settings.seed, finding) if search.bank.reachable[0] else (None, "")
     if first is None:
         evaluated = search.evaluated, search.evaluated * agent.foreseen
         return Solution(None, settings.objective, "", None, finding.simulated, 0, 0, *evaluated)
@@ -121,7 +131,10 @@ def solve(
 
     run = verified(search.bank, first, None, 0)
     try:
-        for shorter in _shorter_runs(search, first, shortening.part(GUIDED_FRAMES)):
+        planned = _planned_run(search, first, settings.seed, shortening.part(int(PLANNER_SHARE * settings.polish)))
+        if planned is not None:
+            run = verified(search.bank, planned, None, shortening.simulated)
+        for shorter in _shorter_runs(search, planned or first, shortening.part(GUIDED_FRAMES)):
             run = verified(search.bank, shorter, None, shortening.simulated)
         run = replace(run, simulated=shortening.simulated)
         for better in _better_runs(level, run, TIME, agent.frame_skip, settings.seed, shortening):
@@ -160,46 +173,72 @@ def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:
     return bar.update
 
 
-def _find(
-    search: GuidedSearch, level: Level, settings: SolveSettings, budget: FrameBudget
-) -> tuple[WinningRun | None, str]:
-    """Find the first run; return it and the name of the search that found it, or (None, "")."""
-    for name, width in ATTEMPTS:
-        if name == EPISODES:
-            winning_run = search.episodes(width, settings.seed, budget)
+def find(search: GuidedSearch, seed: int, budget: FrameBudget) -> tuple[WinningRun | None, str]:
+    """Find a run from ``search.start``; return it and the name of the search that found it, or (None, "")."""
+    planner = _Planner(search, seed)
+    for name, width in (*ATTEMPTS, (PLANNER, UNLIMITED)):
+        if name == PLANNER:
+            winning_run = planner.advance(budget.part(width))
+        elif name == EPISODES:
+            winning_run = search.episodes(width, seed, budget, EPISODE_PATIENCE)
         else:
             beam = BeamSettings(width, branching=min(width, BeamSettings._field_defaults["branching"]))
-            winning_run = search.beam(beam, budget)
+            winning_run = search.beam(beam, budget, patience=BEAM_PATIENCE)
         if winning_run is not None:
             return winning_run, name
-    planned = _planned(search, settings.seed, budget)
-    return planned, PLANNER if planned else ""
+    return None, ""
 
 
-def _planned(search: GuidedSearch, seed: int, budget: FrameBudget) -> WinningRun | None:
-    """Return a run that one of the planner's best-first searches finds, or None.
+class _Planner:
+    """The planner's best-first searches, which can be continued.
 
-    The searches run in parallel threads, and begin again with another seed when all have ended.
+    They run in parallel threads, and begin again with another seed when all have ended.
     """
-    bank, frame_skip, limit = search.bank, search.agent.frame_skip, search.time_limit
-    first_row = first_state(bank, None)[0][0]
-    searches: list[BestFirst] = []
-    with ThreadPoolExecutor(min(len(PLANNER_PARAMS), search.threads or usable_cores())) as pool:
-        while budget.left:
-            if all(one.is_exhausted for one in searches):
-                rngs = [np.random.default_rng(seed) for _ in PLANNER_PARAMS]
-                searches = [
-                    BestFirst(bank, frame_skip, first_row, rng, params, limit)
-                    for rng, params in zip(rngs, PLANNER_PARAMS, strict=True)
-                ]
-                seed += 1
-            frames = min(FRAMES_PER_TURN, budget.left // len(searches) + 1)
-            before = sum(one.simulated for one in searches)
-            runs = [run for run in pool.map(BestFirst.advance, searches, [frames] * len(searches)) if run is not None]
-            budget.spend(sum(one.simulated for one in searches) - before)
-            if runs:
-                return min(runs, key=lambda run: len(run.inputs))
-    return None
+
+    def __init__(self, search: GuidedSearch, seed: int):
+        self._search, self._seed = search, seed
+        self._searches: list[BestFirst] = []
+
+    def advance(self, budget: FrameBudget) -> WinningRun | None:
+        """Continue the searches; return the shortest of the runs found in the first successful turn, or None."""
+        search = self._search
+        with ThreadPoolExecutor(min(len(PLANNER_PARAMS), search.threads or usable_cores())) as pool:
+            while budget.left:
+                if all(one.is_exhausted for one in self._searches):
+                    self._searches = [
+                        BestFirst(
+                            search.bank,
+                            search.agent.frame_skip,
+                            search.first_row,
+                            np.random.default_rng(self._seed),
+                            params,
+                            search.time_limit,
+                        )
+                        for params in PLANNER_PARAMS
+                    ]
+                    self._seed += 1
+                frames = min(FRAMES_PER_TURN, budget.left // len(self._searches) + 1)
+                before = sum(one.simulated for one in self._searches)
+                found = list(pool.map(BestFirst.advance, self._searches, [frames] * len(self._searches)))
+                budget.spend(sum(one.simulated for one in self._searches) - before)
+                runs = [run for run in found if run is not None]
+                if runs:
+                    return min(runs, key=lambda run: len(run.inputs))
+        return None
+
+
+def _planned_run(search: GuidedSearch, best: WinningRun, seed: int, budget: FrameBudget) -> WinningRun | None:
+    """Return a shorter run than ``best``, found by a beam of the planner that is as wide as the budget allows, or None."""
+    frame_skip = search.agent.frame_skip
+    decisions = (len(best.inputs) - 1) // frame_skip
+    width = min(budget.left // (NUM_ACTIONS * frame_skip * max(decisions, 1)), PLANNER_BEAM.width)
+    if width < LEAST_WIDTH:
+        return None
+    params, rng = PLANNER_BEAM._replace(width=width), np.random.default_rng(seed)
+    beam = Search(search.bank, frame_skip, search.first_row, rng, params)
+    run = beam_search(beam, decisions, budget.left)
+    budget.spend(beam.simulated)
+    return run
 
 
 def _shorter_runs(search: GuidedSearch, best: WinningRun, budget: FrameBudget) -> Iterator[WinningRun]:

@@ -21,12 +21,14 @@ from rl.evaluation.suite import EvaluationSuite
 from rl.policy.backtracking import with_backtracking
 from rl.policy.checkpoint import load_policy
 from rl.policy.constants import HORIZON, PATIENCE
+from rl.policy.inference import CompiledPolicy, compiled
 from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import Player, player_of
 from rl.policy.policy import NppPolicy
 from rl.policy.subtasks import SUBTASKS
 from rl.studio.policy_file import facts, rewards_of
 
+AgentPolicy = NppPolicy | CompiledPolicy | OnnxPolicy
 BATCH_EPISODES = 64  # episodes per batch of ``evaluate``; closing the iterator takes effect at the end of a batch
 
 
@@ -38,17 +40,18 @@ class LoadedAgent:
 
     def __init__(self, path: Path):
         self.name = path.stem
-        self._policy: NppPolicy | OnnxPolicy
+        self._policy: AgentPolicy
         config: dict = {}  # exported networks do not contain the training config
         if is_onnx(path):
             self._policy = OnnxPolicy.load(path)
             self.frame_skip: int = self._policy.metadata.frame_skip
             architecture = {"architecture": self._policy.metadata.architecture, "computed by": "onnxruntime"}
         else:
-            self._policy, fields = load_policy(path)
+            policy, fields = load_policy(path)
             self.frame_skip, config = fields["frame_skip"], fields["config"]
-            size = sum(one.numel() for one in self._policy.parameters())
-            architecture = {"architecture": self._policy.architecture, "parameters": f"{size:,}"}
+            size = sum(one.numel() for one in policy.parameters())
+            architecture = {"architecture": policy.architecture, "parameters": f"{size:,}"}
+            self._policy = compiled(policy)
         self.observations = self._policy.observations
         self._reward, self._gamma, rewards = rewards_of(config)
         self.facts = facts(path, architecture, self.observations, self.frame_skip, rewards)
@@ -133,14 +136,14 @@ class LoadedAgent:
                     yield EpisodeEnd(first + one.level_index, one.outcome, one.frames, x, y)
 
 
-def _recorded(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxPolicy, dict[str, torch.Tensor]]:
+def _recorded(policy: AgentPolicy) -> tuple[AgentPolicy, dict[str, torch.Tensor]]:
     """Return an independent copy of a policy, and the outputs of its network for the latest decision.
 
     The outputs are "logits" float64[6] and "value" float64[].
     """
     own = copy.deepcopy(policy)
     latest: dict[str, torch.Tensor] = {}
-    name = "compute" if isinstance(own, OnnxPolicy) else "step"
+    name = "step" if isinstance(own, NppPolicy) else "compute"
     compute = getattr(own, name)
 
     def recorded(*inputs: Any) -> tuple[Any, ...]:

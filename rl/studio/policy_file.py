@@ -6,6 +6,7 @@ The file has the number of bytes of a JSON text (uint32, little-endian), the tex
 bytes, and the tensors (float32, little-endian).  The text has the fields:
 
     format_version     2
+    sha256             digest of the tensors
     facts              displayed properties, name -> text
     frame_skip         frames per decision
     action_inputs      input byte of each action
@@ -29,6 +30,7 @@ Graph networks, recurrent and hierarchical policies, image encoders, frame stack
 no such form.  This module does not import torch, because that takes seconds.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -49,6 +51,7 @@ from nppsim.studio.agents import layout_document
 from rl.config.rewards import RewardSettings
 from rl.policy import checkpoint_file, constants
 from rl.policy.architectures import Architecture, get_architecture
+from rl.policy.inference import ENCODER, HEADS, branches_of, layers_of, mirror_of, unsupported
 
 FORMAT_VERSION = 2
 READ_ERRORS = (  # of ``browser_policy``
@@ -60,7 +63,6 @@ READ_ERRORS = (  # of ``browser_policy``
     AttributeError,
     OverflowError,
 )
-_ENCODER, _HEADS = "features_extractor", "mlp_extractor"
 
 
 class BrowserError(UserError, ValueError):
@@ -92,21 +94,6 @@ def settings_of(data: bytes) -> dict[str, Any]:
     """Return the fields of the text of a file."""
     settings: dict[str, Any] = json.loads(data[4 : 4 + int.from_bytes(data[:4], "little")])
     return settings
-
-
-def unsupported(architecture: Architecture) -> str | None:
-    """Return the part of a network that the page cannot run; None if it can run the network."""
-    parts = {
-        "a module of a plug-in": architecture.module,
-        "a graph network": architecture.graph,
-        "a recurrent state": architecture.memory,
-        "subtasks": architecture.subtasks,
-        "image encoders": architecture.player_frame or architecture.global_view,
-        "attention": architecture.attention,
-        "deep heads": architecture.deep,
-        "stacked frames": architecture.stacking,
-    }
-    return next((name for name, present in parts.items() if present), None)
 
 
 def rewards_of(config: Mapping[str, Any]) -> tuple[RewardSettings, float, str]:
@@ -141,20 +128,22 @@ def _packed(
     layers = [name.removesuffix(".weight") for name in sorted(weights) if name.endswith(".weight")]
     names = [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
     network = {"architecture": architecture.name, "parameters": f"{sum(weights[name].size for name in names):,}"}
-    names += [f"{_ENCODER}.normalize.{name}" for name in ("mean", "divisor")]
+    names += [f"{ENCODER}.normalize.{name}" for name in ("mean", "divisor")]
     observed, keys = architecture.observations, vars(constants)
+    body = b"".join(weights[name].astype("<f4").tobytes() for name in names)
     text = {
         "format_version": FORMAT_VERSION,
+        "sha256": hashlib.sha256(body).hexdigest(),
         "facts": facts(path, network, observed, content["frame_skip"], source),
         "frame_skip": content["frame_skip"],
         "action_inputs": ACTION_INPUT.tolist(),
         "tensors": [[name, list(weights[name].shape)] for name in names],
         "observations": layout_document(observed),
         "clamp": constants.CLAMP,
-        "branches": _branches(architecture, layers),
-        "fusion": _of(layers, f"{_ENCODER}.fusion"),
-        "actor": [*_of(layers, f"{_HEADS}.policy_net"), "action_net"],
-        "critic": [*_of(layers, f"{_HEADS}.value_net"), "value_net"],
+        "branches": _branches(architecture, weights),
+        "fusion": layers_of(weights, f"{ENCODER}.fusion"),
+        "actor": [*layers_of(weights, f"{HEADS}.policy_net"), "action_net"],
+        "critic": [*layers_of(weights, f"{HEADS}.value_net"), "value_net"],
         "mirror": _mirror(observed) if architecture.mirror else None,
         "foresight": dict(zip(FORESIGHT_DTYPE.names or (), architecture.foresight.record().item(), strict=True)),
         "death_penalty": constants.DEATH_PENALTY if architecture.shielded else None,
@@ -170,43 +159,28 @@ def _packed(
     }
     head = json.dumps(text, separators=(",", ":")).encode()
     head += b" " * (-len(head) % 4)
-    body = b"".join(weights[name].astype("<f4").tobytes() for name in names)
     return len(head).to_bytes(4, "little") + head + body
 
 
-def _of(layers: list[str], part: str) -> list[str]:
-    """Return the layers of one part of the network, in order."""
-    return sorted(
-        (name for name in layers if name.startswith(f"{part}.")), key=lambda name: int(name.rpartition(".")[2])
-    )
-
-
-def _branches(architecture: Architecture, layers: list[str]) -> list[dict[str, Any]]:
+def _branches(architecture: Architecture, weights: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
     begins, end = {}, 0
     for key in architecture.observations:
         if SPECS[key].dtype == "float32":
             begins[key] = end
             end += math.prod(SPECS[key].shape)
     branches: list[dict[str, Any]] = []
-    for i, (keys, _) in enumerate(architecture.vectors):
-        inputs = [begins[keys[0]], begins[keys[-1]] + math.prod(SPECS[keys[-1]].shape)]
-        branches.append({"inputs": inputs, "scale": 1, "layers": _of(layers, f"{_ENCODER}.vectors.{i}.layers")})
-    if architecture.surroundings:
-        name = f"{_ENCODER}.images.surroundings.linear"
-        branches.append({"inputs": "surroundings", "scale": constants.PIXEL_SCALE, "layers": [name]})
+    for keys, layers in branches_of(architecture, weights):
+        if keys[0] in begins:
+            inputs: Any = [begins[keys[0]], begins[keys[-1]] + math.prod(SPECS[keys[-1]].shape)]
+            branches.append({"inputs": inputs, "scale": 1, "layers": layers})
+        else:
+            branches.append({"inputs": keys[0], "scale": constants.PIXEL_SCALE, "layers": layers})
     return branches
 
 
 def _mirror(keys: tuple[str, ...]) -> dict[str, Any]:
     images = {}
     for key in keys:
-        shape = SPECS[key].shape
-        source = np.arange(math.prod(shape)).reshape(shape)
-        if key in constants.MIRROR_AXES:
-            source = np.flip(source, constants.MIRROR_AXES[key])
-        if key == "foresight":
-            source = source[MIRRORED_ACTION]
-        signs = np.broadcast_to(constants.MIRROR_SIGNS.get(key, [1.0]), shape)
-        positions = constants.MIRROR_POSITIONS.get(key, [])
-        images[key] = {"from": source.ravel().tolist(), "signs": signs.ravel().tolist(), "positions": positions}
+        source, signs, positions = mirror_of(key)
+        images[key] = {"from": source.tolist(), "signs": signs.tolist(), "positions": positions}
     return {"width": constants.WIDTH, "keys": images, "actions": MIRRORED_ACTION.tolist()}

@@ -13,12 +13,14 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from hardware import DEVICES
 from nppsim.errors import ConfigError
 from nppsim.io.files import check_output_folder, locked, new_folder, write_json
 from nppsim.io.progress import progress_bar
+from nppsim.levels.level import Level
 from nppsim.parallel.cluster import EXECUTION_SETTINGS, Workers
 from nppsim.parallel.executor import open_executor
 from nppsim.parallel.workers import usable_cores
@@ -34,7 +36,7 @@ from rl.evaluation.breakdown import Ending, by_contents, endings, format_endings
 from rl.evaluation.comparison import compare, comparison_table
 from rl.evaluation.levels import Pairs, read_pairs
 from rl.evaluation.results import ALL, EpisodeRecord, LevelWins, Stats, by_category_and_support, format_table
-from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
+from rl.evaluation.suite import CHEAPEST, EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
 from rl.policy.backtracking import MAX_HORIZON
 from rl.policy.checkpoint import load_policy
@@ -42,6 +44,8 @@ from rl.policy.constants import HORIZON
 from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import PickledPolicy
 from rl.policy.policy import NppPolicy
+from rl.search.guided_search import GuidePolicy
+from rl.search.live import LivePlayer
 from rl.seeds import batch_seed
 
 REPLAYS = "replays.h5"  # all episodes
@@ -74,6 +78,11 @@ class EvaluateSettings:
         flag="backtracking-horizon",
         low=0,
         high=MAX_HORIZON,
+    )
+    live: bool = setting(
+        False,
+        "also play each level live once, with the counted clock (docs/evaluate.md); a checkpoint without GRU only",
+        flag="live",
     )
     compare: Path | None = setting(
         None, "also evaluate this agent, and print the paired difference", flag="compare", metavar="CHECKPOINT"
@@ -128,6 +137,7 @@ def run(settings: EvaluateSettings, video: VideoConfig) -> None:
         "breakdown": breakdown,
         "comparisons": [comparison.to_dict() for comparison in comparisons],
         "levels": by_level,
+        **({"live": level_results(played[name][LIVE])} if settings.live else {}),
         "episodes": [episode_entry(i, *pair) for i, pair in enumerate(zip(episodes, ended, strict=True))],
     }
     folder = new_folder(settings.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}")
@@ -168,6 +178,9 @@ def _agents(settings: EvaluateSettings) -> "dict[str, PlaySettings]":
             settings.exploration_patience,
             settings.backtracking_horizon,
             baselines=path == settings.checkpoint,
+            live=PickledPolicy.of(GuidePolicy.load(path), settings.plugins)
+            if settings.live and path == settings.checkpoint
+            else None,
         )
     if len(agents) < len(paths):
         raise ConfigError("is the agent itself; give another checkpoint", "compare", str(settings.compare))
@@ -190,9 +203,10 @@ class PlaySettings:
     patience: int
     horizon: int
     baselines: bool = True  # also play the levels with random actions, and without actions
+    live: PickledPolicy | None = None  # the agent as a GuidePolicy for live play; None: no live play
 
 
-AGENT, RANDOM, NO_OP = "agent", "random play", "doing nothing"  # names of the evaluated policies
+AGENT, LIVE, RANDOM, NO_OP = "agent", "live", "random play", "doing nothing"  # names of the evaluated policies
 Episodes = dict[str, list[EpisodeRecord]]  # method -> episodes in the order of the levels
 
 
@@ -249,10 +263,34 @@ def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[
         horizon=settings.horizon,
     )
     played = {AGENT: suite.run(policy, deterministic=settings.deterministic, progress=progress)}
+    if settings.live is not None:
+        guide = settings.live.unpack()
+        played[LIVE] = [_play_live(guide, settings.seed, i, pair) for i, pair in enumerate(levels)]
     if settings.baselines:
         played[RANDOM] = suite.run(RandomPolicy(), deterministic=False)
         played[NO_OP] = suite.run(NoOpPolicy(), deterministic=True)
     return played
+
+
+class _Recorded:
+    """Policy that plays recorded actions, int64[decisions], in one environment."""
+
+    observations = CHEAPEST
+
+    def __init__(self, actions: np.ndarray):
+        self._actions = iter(actions)
+
+    def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+        """See ``rl.evaluation.suite.Policy``."""
+        return np.array([next(self._actions)])
+
+
+def _play_live(agent: GuidePolicy, seed: int, number: int, pair: tuple[Level, str]) -> EpisodeRecord:
+    """Play a level live, with the counted clock; return the record of the episode.  number: index of the level."""
+    played = LivePlayer(pair[0], agent, seed).play()
+    suite = EvaluationSuite([pair], frame_skip=agent.frame_skip, num_envs=1, threads=1, patience=0, horizon=0)
+    (record,) = suite.run(_Recorded(played.actions), deterministic=True)
+    return replace(record, level_index=number)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

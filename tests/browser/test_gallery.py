@@ -240,6 +240,29 @@ def test_episode_plays_five_levels_with_one_clock(page, studio):
         page.wait_for_selector("h1:has-text('level 1 1')")
 
 
+def test_targets_beside_par(page, studio):
+    level = corridor(title="First")
+    page.goto(studio.at("levels"))
+    page.wait_for_selector("a.card")
+    frames = simulate(level, np.full(400, 2, np.uint8)).frames  # of a run to the right
+    table = f"# mine\n{level.fingerprint[:12]}  {(frames + 30) / 60:.3f}\n{LEVELS[0].fingerprint} score 99.5\n"
+    drop(page, "targets.txt", table.encode())
+    page.wait_for_selector("p:has-text('0 of 2 at or below target')")
+    page.fill("input[type=search]", "First")
+    page.wait_for_selector(f".card:has-text('target {(frames + 30) / 60:.3f} s')")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".facts:has-text('target')")
+    page.wait_for_selector("dd.par:has-text('by planner, not proved')")
+    page.focus(".stage canvas")
+    page.keyboard.down("ArrowRight")
+    page.wait_for_selector(".verdict:has-text('plays again')")
+    page.keyboard.up("ArrowRight")
+    page.goto(studio.at("levels"))
+    page.wait_for_selector("p:has-text('1 of 2 at or below target')")
+    page.click("text=Remove the targets")
+    page.wait_for_selector("p:has-text('at or below target')", state="hidden")
+
+
 def test_page_shows_compilation_progress(page, studio):
     page.goto(studio.at("replays"))
     page.wait_for_selector("summary:has-text('my demonstrations')")

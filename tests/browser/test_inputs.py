@@ -1,7 +1,5 @@
 """Input editor (piano roll), by mouse and by keys."""
 
-import base64
-import json
 import re
 
 import numpy as np
@@ -37,8 +35,12 @@ def drag(page, start, end):
 
 def stored(page):
     """The inputs of each branch."""
-    branches = json.loads(page.evaluate(f"localStorage.getItem('nppsim.inputs.{LEVEL.fingerprint}')"))
-    return [np.frombuffer(base64.b64decode(branch["inputs"]), np.uint8) for branch in branches]
+    script = """async ([store, level]) => {
+        const { storedBranches } = await import(new URL(store, document.baseURI));
+        return (await storedBranches(level)).map(({ inputs }) => [...inputs]);
+    }"""
+    found = page.evaluate(script, ["studio/static/js/store.js", LEVEL.fingerprint])
+    return [np.array(inputs, np.uint8) for inputs in found]
 
 
 def wait_for_status(page, words):
@@ -124,6 +126,11 @@ def test_input_editor_agent_continues(editor):
     page.get_by_role("button", name=re.compile("vision_free")).click()
     until(page, lambda: len(stored(page)) == 2)
     wait_for_status(page, "won after")
+
+
+def test_inputs_without_level_shows_gallery(page, studio):
+    page.goto(studio.at("inputs"))
+    page.wait_for_selector("a.card")
 
 
 TEXT = "# start\n  10\n  30,R\n***\n   5,R,J\n# back\n  20,L\n"

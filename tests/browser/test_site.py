@@ -262,6 +262,7 @@ def test_exported_data_are_added_in_another_browser(new_page, site, tmp_path):
     download.value.save_as(tmp_path / "all.json")
     data = (tmp_path / "all.json").read_bytes()
     assert len(json.loads(data)["runs"]) == 1
+    assert {"plans", "branches"} <= json.loads(data).keys()
     other = new_page()
     other.goto(site)
     other.wait_for_selector(".card")

@@ -3,9 +3,11 @@
 import errno
 import re
 import shutil
+import warnings
 
 import pytest
 
+from nppsim.errors import InputWarning
 from nppsim.io.files import FolderError, locked
 from rl.log import LOG_FILE, ExperimentLog, warn
 
@@ -63,3 +65,15 @@ def test_log_removed_folder_raises(tmp_path):
     with pytest.raises(FolderError, match="removed or replaced"):
         logs_after_removal()
     assert not (folder / LOG_FILE).exists()
+
+
+def test_log_input_warnings_are_logged(tmp_path):
+    printed = []
+    before = warnings.showwarning
+    with warnings.catch_warnings(), ExperimentLog(printed.append) as log:
+        warnings.simplefilter("always")
+        warnings.warn(InputWarning("levels: skipped a.zip (not a level)"), stacklevel=1)
+        log.open(tmp_path)
+    assert printed == ["warning: levels: skipped a.zip (not a level)"]
+    assert "WARNING levels: skipped a.zip (not a level)" in (tmp_path / LOG_FILE).read_text()
+    assert warnings.showwarning is before

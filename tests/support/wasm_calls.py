@@ -1,4 +1,4 @@
-"""Calls of kernels, made natively and in Node.js with the WebAssembly modules: all arrays and results must be equal.
+"""Calls of kernels, made natively and in JavaScript with the WebAssembly modules: all arrays and results must be equal.
 
 with recording("game") as calls:  # records the arguments and results of all entries of the module
     simulate(level, inputs)
@@ -6,6 +6,7 @@ assert calls.differences() == []
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -24,9 +25,17 @@ from nppsim.wasm.entries import MODULES, RECORDS
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="needs Node.js (Debian, Ubuntu: apt-get install nodejs)")
-BATCH_BYTES = 64 << 20  # size of the arrays after which calls are repeated in Node.js
+ENGINE = "NPPSIM_WASM_ENGINE"  # environment variable: "node" (default) or "chromium" runs the scripts of the tests
+BATCH_BYTES = 64 << 20  # size of the arrays after which calls are repeated in JavaScript
 SCRIPT = Path(__file__).with_name("wasm_calls.mjs")
 NAMES = {str(from_dtype(dtype)): name for name, dtype in RECORDS.items()}
+
+
+def javascript(script, *arguments):
+    """Command that runs a script of this folder.  Arguments: texts and absolute paths."""
+    chromium = [sys.executable, str(Path(__file__).with_name("chromium.py"))]
+    engine = {"node": [NODE], "chromium": chromium}[os.environ.get(ENGINE, "node")]
+    return [*engine, *map(str, (script, *arguments))]
 
 
 def owner(array):
@@ -93,11 +102,11 @@ class Calls:
         }  # fmt: skip
 
     def _repeat(self):
-        """Make the recorded calls in Node.js, and compare."""
+        """Make the recorded calls in JavaScript, and compare."""
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "calls.json").write_text(json.dumps({"calls": self._calls, "repeats": self.repeats}))
             Path(folder, "in.bin").write_bytes(b"".join(self._before))
-            subprocess.run([NODE, str(SCRIPT), str(self.folder), self.module, folder], check=True)
+            subprocess.run(javascript(SCRIPT, self.folder, self.module, folder), check=True)
             out = Path(folder, "out.bin").read_bytes()
             answer = json.loads(Path(folder, "results.json").read_text())
         for call, milliseconds in zip(self._calls, answer["milliseconds"], strict=True):
@@ -114,7 +123,7 @@ class Calls:
         self._calls, self._before, self._after, self._results, self._size = [], [], [], [], 0
 
     def differences(self):
-        """List the differences between the native calls and those in Node.js."""
+        """List the differences between the native calls and those in JavaScript."""
         if self._calls:
             self._repeat()
         return self._differences

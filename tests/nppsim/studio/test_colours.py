@@ -6,7 +6,7 @@ import pytest
 
 from nppsim.pictures.canvas import PALETTE, Palette
 from nppsim.pictures.schemes import CLASSIC, SCHEMES, colour_scheme, stylesheet
-from nppsim.studio.app import STATIC
+from nppsim.studio.modules import STATIC
 
 COLOUR = re.compile(r"--([\w-]+): light-dark\(#(\w{6}), #(\w{6})\)")
 ENOUGH = 4.5

@@ -17,7 +17,7 @@ from nppsim.studio.game import Game
 from nppsim.studio.writers import FrameWriter, level_document, run_document
 
 from places import ROOT
-from wasm_calls import NODE, needs_node
+from wasm_calls import javascript, needs_node
 from worlds import KINDS, mixed_level, room, straight
 
 SCRIPT = ROOT / "tests" / "support" / "page_documents.mjs"
@@ -52,7 +52,7 @@ def documents(tmp_path_factory):
     ]
     file = tmp_path_factory.mktemp("documents") / "cases.json"
     file.write_text(json.dumps(cases))
-    done = subprocess.run([NODE, SCRIPT, file], capture_output=True, text=True)
+    done = subprocess.run(javascript(SCRIPT, file), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

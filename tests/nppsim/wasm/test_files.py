@@ -20,7 +20,7 @@ from nppsim.replays.replay import FORMATS, Replay
 from nppsim.studio.library import ShownLevel
 
 from places import ROOT
-from wasm_calls import NODE, needs_node
+from wasm_calls import javascript, needs_node
 from worlds import corridor
 
 pytestmark = needs_node
@@ -33,7 +33,7 @@ REPLAYS = ROOT.parent / "shared" / "replays"
 
 def read(*files):
     """What JavaScript reads from files."""
-    command = [NODE, SCRIPT, *files]
+    command = javascript(SCRIPT, *files)
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     for one in found:
         if "warnings" in one:

@@ -17,7 +17,7 @@ from nppsim.levels.level_set import LevelSet, LevelSetError
 from nppsim.wasm.build import FOLDER
 
 from places import ROOT, SHARED
-from wasm_calls import NODE, needs_node
+from wasm_calls import NODE, javascript, needs_node
 from worlds import KINDS, mixed_level
 
 LEVELS = int(os.environ.get("NPPSIM_WASM_LEVELS", "20"))
@@ -61,7 +61,7 @@ def differences(levels, tmp_path):
     given = [(Level.from_bytes(level.to_bytes()), inputs_for(seed)) for seed, level in enumerate(levels)]
     file = tmp_path / "levels.json"
     file.write_text(json.dumps([{"map": text(level.to_bytes()), "inputs": text(inputs)} for level, inputs in given]))
-    done = subprocess.run([NODE, SCRIPT, file], capture_output=True, text=True)
+    done = subprocess.run(javascript(SCRIPT, file), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     got = json.loads(done.stdout)
     assert len(got) == len(given)

@@ -1,4 +1,4 @@
-"""WebAssembly kernels have the same results as native ones, byte by byte, in Node.js.
+"""WebAssembly kernels have the same results as native ones, byte by byte.
 
 ``NPPSIM_WASM_LEVELS`` is the number of generated levels per category and of official levels per file; ``make test-wasm``
 plays 200.

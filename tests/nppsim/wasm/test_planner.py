@@ -1,4 +1,4 @@
-"""The planner in JavaScript finds the same runs as ``nppsim.planner``, byte by byte, in Node.js.
+"""The planner in JavaScript finds the same runs as ``nppsim.planner``, byte by byte.
 
 ``make test-wasm`` compares 30 levels, ``make test`` a third of them.
 """
@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,14 +16,14 @@ from nppsim.generate import CATEGORIES, generate
 from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels import kinds
 from nppsim.levels.level_set import LevelSet
-from nppsim.planner import plan
-from nppsim.planner.settings import ALL_GOLD, OBJECTIVES, SCORE
+from nppsim.planner import better_runs, plan
+from nppsim.planner.settings import ALL_GOLD, OBJECTIVES, SCORE, TIME
 from nppsim.studio.game import Game
 from nppsim.wasm.build import FOLDER
 
 import worlds
 from places import ROOT, SHARED
-from wasm_calls import NODE, needs_node
+from wasm_calls import javascript, needs_node
 
 CAMPAIGN = SHARED / "campaign" / "SI.txt"
 STEP = 1 if "NPPSIM_WASM_LEVELS" in os.environ else 3  # make test-wasm: all levels
@@ -41,7 +42,7 @@ def answers(requests):
         {"level": base64.b64encode(level.to_bytes()).decode(), "inputs": inputs.tolist(), "settings": settings}
         for level, inputs, settings in requests
     ]
-    command = [NODE, ROOT / "tests" / "support" / "planner_calls.mjs", FOLDER]
+    command = javascript(ROOT / "tests" / "support" / "planner_calls.mjs", FOLDER)
     done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -104,3 +105,13 @@ def test_searches_with_other_settings_and_starts_give_equal_runs():
     inputs = plan(level, budget=BUDGET).inputs
     starts = [(level, inputs[:frames], {"budget": BUDGET}) for frames in (1, 40, len(inputs) - 1)]
     assert differences(starts) == ([], len(starts))
+
+
+def test_shortened_known_run_is_equal():
+    levels = [generate(category, 78)[0] for category in list(CATEGORIES)[:5:2]]
+    known = [replace(plan(level, budget=BUDGET), simulated=0) for level in levels]
+    settings = [{"known": run.inputs.tolist(), "budget": BUDGET} for run in known]
+    found = answers([(level, np.zeros(0, np.uint8), one) for level, one in zip(levels, settings, strict=True)])
+    for level, run, answer in zip(levels, known, found, strict=True):
+        *_, shortest = better_runs(level, run, TIME, budget=BUDGET)
+        assert (answer["inputs"], answer["simulated"]) == (shortest.inputs.tolist(), shortest.simulated)

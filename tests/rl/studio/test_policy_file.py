@@ -1,4 +1,4 @@
-"""The page plays a policy as torch does: equal actions, and whole episodes with equal inputs, in Node.js.
+"""The page plays a policy as torch does: equal actions, and whole episodes with equal inputs.
 
 ``NPPSIM_WASM_LEVELS`` is the number of generated levels per category; ``make test-wasm`` plays 200.
 """
@@ -23,14 +23,14 @@ from nppsim.studio.game import Game
 from nppsim.wasm.build import FOLDER
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
+from rl.policy.inference import unsupported
 from rl.policy.policy import build_policy
-from rl.studio import policy_file
 from rl.studio.agent import LoadedAgent
 from rl.studio.policy_file import BrowserError, browser_policy
 
 from places import ROOT, SHARED
 from seen import observations
-from wasm_calls import NODE, needs_node
+from wasm_calls import javascript, needs_node
 
 SHIPPED = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
 SCRIPT = ROOT / "tests" / "support" / "wasm_agent.mjs"
@@ -55,7 +55,7 @@ def levels():
 
 def run_script(folder, what):
     (folder / "agent.policy").write_bytes(browser_policy(SHIPPED))
-    subprocess.run([NODE, SCRIPT, FOLDER.as_posix(), folder, what], check=True)
+    subprocess.run(javascript(SCRIPT, FOLDER, folder, what), check=True)
 
 
 def played(jobs, folder):
@@ -149,6 +149,15 @@ def test_agent_continues_a_run_as_in_python(agent, tmp_path):
     assert inputs_of(result["decisions"]) == np.concatenate([one.inputs for one in own]).tobytes()
 
 
+@needs_node
+def test_page_refuses_damaged_file(tmp_path):
+    data = bytearray(browser_policy(SHIPPED))
+    data[-1] ^= 1
+    (tmp_path / "agent.policy").write_bytes(data)
+    done = subprocess.run(javascript(SCRIPT, FOLDER, tmp_path, "outputs"), capture_output=True, text=True)
+    assert done.returncode != 0 and "policy: damaged; load the page again" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "part"),
     [
@@ -161,7 +170,7 @@ def test_agent_continues_a_run_as_in_python(agent, tmp_path):
     ],
 )
 def test_browser_policy_of_other_network_names_what_the_page_cannot_run(name, part, tmp_path):
-    assert policy_file.unsupported(get_architecture(name)) == part
+    assert unsupported(get_architecture(name)) == part
     if name == "vision_free+gru":
         policy = build_policy(name)
         statistics = ObservationStatistics(policy.observations)

@@ -5,6 +5,7 @@
 
 import { getBytes, postForLines } from "./api.js";
 import { bytes, text } from "./recording.js";
+import { messagesOf } from "./work.js";
 import { levelToBytes } from "../../../wasm/level.js";
 
 const DEFAULTS = { episodes: 1, seed: 0, deterministic: false, inputs: new Uint8Array(), endingsOnly: false };
@@ -20,37 +21,8 @@ export async function* play(agent, request, signal) {
   /** @type {Record<string, any>} */
   const whole = { ...DEFAULTS, ...request };
   const path = `agents/${encodeURIComponent(agent.id)}`;
-  const messages = agent.in_page ? inWorker(path, whole, signal) : onServer(path, whole, signal);
-  for await (const message of messages) {
-    if (message.error) throw new Error(message.error);
-    yield message;
-  }
-}
-
-async function* inWorker(path, request, signal) {
-  const policy = await getBytes(`${path}/policy`);
-  const worker = new Worker(new URL("../../../wasm/agent_worker.js", import.meta.url), { type: "module" });
-  const received = [];
-  let wake = () => {};
-  const receive = (message) => {
-    received.push(message);
-    wake();
-  };
-  worker.onmessage = ({ data }) => receive(data);
-  worker.onerror = ({ message }) => receive({ error: `the agent failed: ${message}` });
-  signal.addEventListener("abort", () => wake());
-  try {
-    worker.postMessage({ ...request, policy });
-    for (;;) {
-      signal.throwIfAborted();
-      const message = received.shift();
-      if (message?.done) return;
-      if (message) yield message;
-      else await new Promise((resolve) => (wake = () => resolve(null)));
-    }
-  } finally {
-    worker.terminate();
-  }
+  if (agent.in_page) yield* messagesOf("agent", { ...whole, policy: await getBytes(`${path}/policy`) }, signal);
+  else yield* onServer(path, whole, signal);
 }
 
 async function* onServer(path, whole, signal) {
@@ -59,6 +31,7 @@ async function* onServer(path, whole, signal) {
   const body = { ...request, maps, inputs: text(inputs), endings_only: endingsOnly };
   let layout = {};
   for await (const message of postForLines(`${path}/play`, body, signal)) {
+    if (message.error) throw new Error(message.error);
     layout = message.layout ?? layout;
     for (const decision of message.decisions ?? []) {
       decision.inputs = bytes(decision.inputs);

@@ -158,7 +158,7 @@ async function openFiles(files) {
   }
   if (last?.levels > 1) studio.go(`#/levels/${encodeURIComponent(last.category)}`);
   else if (last?.level) studio.go(opened(last));
-  else if (last) studio.go("#/replays");
+  else if (last) studio.go(last.view ?? "#/replays");
 }
 
 /** Return the address that shows an opened level or run. */

@@ -3,13 +3,14 @@
 import { get } from "./api.js";
 import { runDocument } from "./documents.js";
 import { allLevels } from "./library.js";
-import { removeLevels } from "./store.js";
+import { removeLevels, storedPars } from "./store.js";
 import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { onThemeChange } from "./pen.js";
-import { planned, storedPlan } from "./planner.js";
+import { planned } from "./planner.js";
 import { Player } from "./player.js";
 import { bytes } from "./recording.js";
+import { isReached, removeTargets, storedTargets, targetText } from "./targets.js";
 import { Scene } from "./scene.js";
 
 const PAGE = 120; // cards created at a time
@@ -69,7 +70,7 @@ function kindsOf({ entities }) {
 
 /** The view; see app.js.  #/levels/NAME shows one category. */
 export async function show(root, studio, category) {
-  const [{ levels, own, problems }, { run: film }] = await Promise.all([allLevels(), get("film")]);
+  const [{ levels, own, problems }, { run: film }, pars] = await Promise.all([allLevels(), get("film"), storedPars()]);
   if (category)
     Object.assign(chosen, {
       search: "",
@@ -82,7 +83,7 @@ export async function show(root, studio, category) {
       category,
       top: 0,
     });
-  for (const card of levels) card.par ??= storedPlan(card.id)?.frames ?? null;
+  for (const card of levels) card.par ??= pars.get(card.id) ?? null;
   if (!levels.some((card) => categoryOf(card) === chosen.category)) chosen.category = "";
   if (!levels.length) {
     root.append(
@@ -133,9 +134,11 @@ class Gallery {
     this.runs = runs;
     this.shown = [];
     this.painter = new Painter();
+    this.targetOf = storedTargets();
     this.cards = element("ul", { class: "cards" });
     this.more = element("div", { class: "more" }); // more cards are created when it becomes visible
     this.count = element("p", { class: "muted small", role: "status" });
+    this.targets = element("p", { class: "small", hidden: true });
     this.observer = new IntersectionObserver((entries) => entries.some((one) => one.isIntersecting) && this.add());
     const page = element(
       "div",
@@ -143,12 +146,14 @@ class Gallery {
       this.bar(),
       problems.map((text) => element("p", { class: "warn small", text })),
       this.count,
+      this.targets,
       this.cards,
       this.more,
     );
     root.append(page);
     this.film = film && new GalleryFilm(page, film);
     this.observer.observe(this.more);
+    this.countTargets().catch(studio.failed);
     this.keys = (event) => this.key(event);
     document.addEventListener("keydown", this.keys);
     this.filter();
@@ -165,6 +170,22 @@ class Gallery {
     this.observer.disconnect();
     this.painter.destroy();
     this.film?.destroy();
+  }
+
+  /** Count the levels whose best runs reach their targets. */
+  async countTargets() {
+    const wanted = this.levels.filter(this.targetOf);
+    if (!wanted.length) return;
+    const reached = await Promise.all(wanted.map((card) => isReached(card.id, this.targetOf(card))));
+    const remove = () => {
+      removeTargets();
+      this.studio.go(location.hash);
+    };
+    this.targets.hidden = false;
+    this.targets.replaceChildren(
+      `${reached.filter(Boolean).length} of ${wanted.length} at or below target `,
+      element("button", { type: "button", class: "quiet small", text: "Remove the targets", onclick: remove }),
+    );
   }
 
   bar() {
@@ -297,7 +318,9 @@ class Gallery {
     const showPar = () => (par.textContent = card.par === null ? "" : `par ${seconds(card.par)} · `);
     showPar();
     if (card.par === null) this.painter.findPar(picture, card, showPar);
+    const target = this.targetOf(card);
     const text = [
+      target && `target ${targetText(target)}`,
       card.code,
       `${card.extent[0]} × ${card.extent[1]}`,
       card.code || card.name.startsWith(`${category}/`) ? null : category,

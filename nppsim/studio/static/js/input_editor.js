@@ -10,11 +10,11 @@ import { element, panel, seconds } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { findRun } from "./library.js";
 import { levelOf, search } from "./planner.js";
-import { addRun } from "./store.js";
+import { addRun, putBranches, storedBranches } from "./store.js";
 import { storeDialog } from "./store_dialog.js";
 import { Player, RUN_COLOURS } from "./player.js";
 import { concatenated } from "./arrays.js";
-import { bytes, emptyRun, text } from "./recording.js";
+import { bytes, emptyRun } from "./recording.js";
 import { INPUTS } from "./input_byte.js";
 import { InputCanvas } from "./input_canvas.js";
 import { changed, changeTo } from "./input_history.js";
@@ -23,7 +23,6 @@ import { SearchPanel } from "./input_search_panel.js";
 import { BREAKPOINT, fromText, toText } from "./input_text.js";
 import { StateTable } from "./state_table.js";
 
-const STORE = "nppsim.inputs"; // prefix; the rest is the level's id
 const MOST_UNDONE = 300;
 const BLANK = 60; // frames of a new branch
 const ACTIONS = ["stand", "left", "right", "jump", "jump left", "jump right"];
@@ -36,8 +35,16 @@ const KEYS =
 /** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/runs/3 adds that run as
  *  one. */
 export async function show(root, studio, id, kind, number) {
-  const [level, run] = await Promise.all([loadLevel(id), kind ? findRun(`${kind}/${number}`) : null]);
-  const view = new InputEditor(root, studio, level);
+  if (!id) {
+    studio.go("#/levels");
+    return undefined;
+  }
+  const [level, run, branches] = await Promise.all([
+    loadLevel(id),
+    kind ? findRun(`${kind}/${number}`) : null,
+    storedBranches(id),
+  ]);
+  const view = new InputEditor(root, studio, level, branches);
   if (run) view.add(run.label || "run", bytes(run.inputs));
   else if (view.branches.length) view.choose(view.branches.length - 1);
   else view.add("branch 1", new Uint8Array(BLANK));
@@ -46,10 +53,10 @@ export async function show(root, studio, id, kind, number) {
 }
 
 class InputEditor {
-  constructor(root, studio, level) {
+  constructor(root, studio, level, branches) {
     this.studio = studio;
     this.level = level;
-    this.branches = stored(level.id);
+    this.branches = branches;
     this.cursor = 0;
     this.selection = null;
     this.anchor = 0;
@@ -341,8 +348,7 @@ class InputEditor {
   }
 
   store() {
-    const branches = this.branches.map((branch) => ({ ...branch, inputs: text(branch.inputs) }));
-    localStorage.setItem(`${STORE}.${this.level.id}`, JSON.stringify(branches));
+    putBranches(this.level.id, this.branches).catch(this.studio.failed);
   }
 
   // -------------------------------------------------------------------------------------------------------------------
@@ -664,16 +670,6 @@ class InputEditor {
       ),
     );
   }
-}
-
-function stored(id) {
-  return JSON.parse(localStorage.getItem(`${STORE}.${id}`) ?? "[]").map((branch) => ({
-    markers: [],
-    undo: [],
-    redo: [],
-    ...branch,
-    inputs: bytes(branch.inputs),
-  }));
 }
 
 /** Return the step of the history that leads from inputs to a branch as it was. */

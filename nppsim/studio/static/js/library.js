@@ -3,6 +3,7 @@
 import { readFile } from "../../../wasm/files.js";
 import { levelFromBytes, levelToBytes } from "../../../wasm/level.js";
 import { get } from "./api.js";
+import { isTargets, setTargets } from "./targets.js";
 import { addLevels, importAll, isExport, ownLevel, ownLevels, storedRun } from "./store.js";
 
 const LEVELS_OF_EPISODE = 5;
@@ -64,7 +65,7 @@ export async function episodeLevels(code) {
  * Open a file: levels are added to those of this browser, as are the data of ``exportAll``.
  * @param {File} file
  * @returns {Promise<{level: string | null, levels: number, category: string | null, run: object | null, note: string,
- *   warnings: string[]}>} level: id of the first; run: as ``findRun``
+ *   warnings: string[], view?: string}>} level: id of the first; run: as ``findRun``
  */
 export async function openFile(file) {
   if (file.size > MOST_BYTES) throw new Error(`${file.name} has more than ${MOST_BYTES >> 20} MB: it is not a level`);
@@ -77,6 +78,11 @@ export async function openFile(file) {
   if (isExport(data)) {
     const note = `${file.name}: ${await importAll(data)} runs were added`;
     return { level: null, levels: 0, category: null, run: null, note, warnings: [] };
+  }
+  const text = /\.(txt|csv|tsv)$/i.test(file.name) ? new TextDecoder().decode(data) : "";
+  if (isTargets(text)) {
+    const note = `${file.name}: ${setTargets(text)} targets`;
+    return { level: null, levels: 0, category: null, run: null, note, warnings: [], view: "#/levels" };
   }
   const { levels, inputs, category, warnings } = readFile(data, file.name);
   const ids = await addMaps(

@@ -7,10 +7,12 @@ import { ACTIONS, Controls, keyName } from "./controls.js";
 import { element, panel, seconds, supportBanner, table } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { INPUTS } from "./input_byte.js";
-import { RecordedRuns, bestTime, storeBest } from "./recorded_runs.js";
-import { PLANNERS, planned, storedPlan } from "./planner.js";
+import { RecordedRuns, drawIfBest } from "./recorded_runs.js";
+import { PLANNERS, planned } from "./planner.js";
 import { copyLink } from "./share.js";
-import { best as bestRuns } from "./store.js";
+import { solveButton } from "./solve.js";
+import { best as bestRuns, ownBest } from "./store.js";
+import { storedTargets, targetText } from "./targets.js";
 import { storeDialog } from "./store_dialog.js";
 import { LiveGame } from "./live.js";
 import { keysPanel } from "./keys.js";
@@ -21,6 +23,7 @@ const REWIND_FRAMES = 2; // per display tick
 const TRAIL = 240; // frames
 const DEATH_MS = 700; // duration of the death animation
 const RESTART_DELAY_MS = 350; // delay after the end before a jump restarts
+const MOST_BEST = 8; // runs in a list of the best runs
 const TOUCH = { left: "◀", right: "▶", restart: "↺", jump: "▲" }; // buttons on touch screens
 const NAME_STORE = "nppsim.name",
   DEFAULT_NAME = "you"; // player's name in the leaderboard
@@ -94,18 +97,32 @@ export class Play {
         throw error;
       }
       if (isTime) level.par = found?.frames ?? null;
-      this.showBest(this.best);
+      this.showBest(await bestRuns(level.id));
     }
-    const points =
-      isTime || !found ? "" : ` · ${found.gold} gold · score ${score(found.frames, found.gold).toFixed(3)}`;
-    const frames = found?.frames ?? level.par;
-    this.par.textContent = frames && (found || isTime) ? seconds(frames) + points : "unknown: the planner finds no run";
+    if (isTime) this.showPar();
+    else {
+      this.par.textContent = found
+        ? `${seconds(found.frames)} · ${found.gold} gold · score ${score(found.frames, found.gold).toFixed(3)}`
+        : "unknown: the planner finds no run";
+    }
     this.drawPhase();
+  }
+
+  /** Show the fastest known run: the planner's, or that of a person or an agent. */
+  showPar() {
+    const { par } = this.level;
+    const known = [...(par ? [{ frames: par, name: PLANNERS.time }] : []), ...this.best.time];
+    const fastest = known.reduce((a, b) => (b.frames < a.frames ? b : a), { frames: Infinity, name: "" });
+    this.par.textContent = known.length
+      ? `${seconds(fastest.frames)} by ${fastest.name}, not proved`
+      : "unknown: the planner finds no run";
+    this.par.title = "the fastest run that is known here; a faster one may exist";
   }
 
   destroy() {
     cancelAnimationFrame(this.request);
     this.work.abort();
+    this.leaving.abort();
     document.removeEventListener("visibilitychange", this.hide);
     this.controls.destroy();
     this.scene.destroy();
@@ -173,11 +190,10 @@ export class Play {
     game
       .score(this.player.value.trim() || DEFAULT_NAME)
       .then(({ best, episode }) => this.showBest(best, episode), this.studio.failed);
-    if (storeBest(this.level.id, game.history)) {
-      this.record = true;
-      this.recordedRuns.fill();
-      this.drawPhase();
-    }
+    this.record = game.frame.f < (ownBest(this.best) ?? Infinity);
+    drawIfBest(this.level.id, game.history);
+    this.recordedRuns.fill();
+    this.drawPhase();
   }
 
   /** Restart; after a won level of an episode, go on to the next level, or to the first one again. */
@@ -205,6 +221,7 @@ export class Play {
   showBest(best, episode = this.episode?.best) {
     if (episode) this.episode.best = episode;
     this.best = best;
+    if (this.par.title && this.objective.value === "time") this.showPar();
     const parts = episode
       ? [
           element("h3", { text: `Episode ${this.episode.code}` }),
@@ -212,7 +229,8 @@ export class Play {
           element("h3", { text: "This level" }),
         ]
       : [];
-    this.bestRuns.replaceChildren(...parts, bestTable(withPlans(best, this.level.id)));
+    this.bestRuns.replaceChildren(...parts, bestTable(best));
+    this.drawPhase();
   }
 
   enter(phase) {
@@ -310,6 +328,23 @@ export class Play {
     this.canvas.focus();
   }
 
+  async saveGif(button) {
+    if (this.game.frame.f === 0) {
+      this.studio.toast("Play first: there is no run yet.");
+      return;
+    }
+    this.pause();
+    button.disabled = true;
+    try {
+      const { saveGif } = await import("./gif_film.js");
+      await saveGif(this.level, this.game.run.inputs);
+    } catch (error) {
+      this.studio.failed(error);
+    }
+    button.disabled = false;
+    this.canvas.focus();
+  }
+
   copyLink() {
     const inputs = this.game.frame.o === "won" ? this.game.run.inputs : null;
     copyLink(this.studio, this.level, inputs).catch(this.studio.failed);
@@ -361,7 +396,7 @@ export class Play {
   drawPhase() {
     if (!this.game) return;
     const { episode } = this;
-    const best = bestTime(this.level.id);
+    const best = ownBest(this.best);
     const [restart, jump] = isTouch()
       ? [TOUCH.restart, TOUCH.jump]
       : ["restart", "jump"].map((action) => keyName(this.controls.bindings[action][0] ?? "?"));
@@ -454,8 +489,17 @@ export class Play {
       onchange: () => localStorage.setItem(NAME_STORE, this.player.value.trim() || DEFAULT_NAME),
     });
     this.recordedRunList = element("div");
+    this.leaving = new AbortController();
+    this.solving = solveButton(this.level, this.studio, this.leaving.signal, () =>
+      this.recordedRuns.load().catch(this.studio.failed),
+    );
     this.pace = element("p", { class: "small muted", id: "pacing" });
-    const facts = [...(this.level.code ? [["id", this.level.code]] : []), ["category", this.level.category ?? "none"]];
+    const target = storedTargets()(this.level);
+    const facts = [
+      ...(this.level.code ? [["id", this.level.code]] : []),
+      ["category", this.level.category ?? "none"],
+      ...(target ? [["target", targetText(target)]] : []),
+    ];
     root.replaceChildren(
       element(
         "div",
@@ -503,6 +547,12 @@ export class Play {
               button("Store run …", "store"),
               element("button", {
                 type: "button",
+                text: "Save GIF",
+                title: "the last 10 seconds of this run as an animated picture",
+                onclick: (event) => this.saveGif(event.currentTarget),
+              }),
+              element("button", {
+                type: "button",
                 text: "Copy link",
                 title: "a link to this level; after a win, with your run",
                 onclick: () => this.copyLink(),
@@ -545,7 +595,7 @@ export class Play {
             ),
           ),
           panel("Best runs", this.bestRuns, element("label", { class: "small" }, "Your name ", this.player)),
-          panel("Other runs", this.recordedRunList),
+          panel("Other runs", this.recordedRunList, this.solving),
           panel(
             "Keys",
             keysPanel(() => this.controls),
@@ -591,22 +641,10 @@ export class Play {
 /** Return whether the page is used by touch. */
 const isTouch = () => matchMedia("(pointer: coarse)").matches;
 
-/** Add the planner's runs of a level to its best runs. */
-function withPlans({ time, score: points }, id) {
-  const runs = Object.entries(PLANNERS).flatMap(([objective, name]) => {
-    const plan = storedPlan(id, objective);
-    return plan ? [{ ...plan, name, score: score(plan.frames, plan.gold) }] : [];
-  });
-  return {
-    time: [...time, ...runs].sort((a, b) => a.frames - b.frames || b.score - a.score),
-    score: [...points, ...runs].sort((a, b) => b.score - a.score || a.frames - b.frames),
-  };
-}
-
 /** Return the table of the best runs of a level or an episode. */
 function bestTable({ time, score: points }) {
   const rows = (runs) =>
-    runs.map(({ name, frames, gold, score: total }) =>
+    runs.slice(0, MOST_BEST).map(({ name, frames, gold, score: total }) =>
       element(
         "tr",
         {},

@@ -10,23 +10,12 @@ import { RUN_COLOURS } from "./player.js";
 import { Recording } from "./recording.js";
 import { storedRuns } from "./store.js";
 
-const STORE = "nppsim.best";
 const bests = new Map(); // level id -> history of the best run in this tab
 const MOST = 12; // stored runs and replays in the list
 
-/** Return the number of frames of the best run of a level in this browser, or null. */
-export function bestTime(id) {
-  return JSON.parse(localStorage.getItem(STORE) ?? "{}")[id] ?? null;
-}
-
-/** Store a winning run if it is the best so far; return whether it is the best in this browser. */
-export function storeBest(id, history) {
-  const frames = history.length - 1;
-  if (!bests.has(id) || frames < bests.get(id).length - 1) bests.set(id, [...history]);
-  const times = JSON.parse(localStorage.getItem(STORE) ?? "{}");
-  if (times[id] <= frames) return false;
-  localStorage.setItem(STORE, JSON.stringify({ ...times, [id]: frames }));
-  return true;
+/** Draw a run that has won beside later ones, if it is the fastest of this tab. */
+export function drawIfBest(id, history) {
+  if (!bests.has(id) || history.length < bests.get(id).length) bests.set(id, [...history]);
 }
 
 export class RecordedRuns {

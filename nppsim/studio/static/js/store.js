@@ -1,4 +1,5 @@
-/* Storage of this browser (IndexedDB): opened levels, stored runs, best runs and drafts of the editor.
+/* Storage of this browser (IndexedDB): opened levels, stored runs, best runs, runs of the planner, branches of the
+ * input editor and drafts of the level editor.
  *
  *     const { number } = await addRun(level, { label, inputs, outcome, gold });
  *     for (const run of await storedRuns()) ...
@@ -10,13 +11,15 @@ import { cardOf } from "../../../wasm/files.js";
 import { score } from "./clock.js";
 import { bytes, text } from "./recording.js";
 
+const VERSION = 2; // 1 had neither plans nor branches
 const STORES = {
   levels: { keyPath: "id" }, // {id, card, map: bytes of the map file, order: by which they are sorted}
   runs: { keyPath: "number", autoIncrement: true },
   best: { keyPath: ["level", "kind", "name", "frames", "gold"] },
+  plans: { keyPath: ["level", "objective"] }, // {level, objective, inputs, gold, frames}
+  branches: { keyPath: "level" }, // {level, branches: [{name, inputs}]}
   drafts: { keyPath: "id" }, // {id, draft, saved, changed: time, ms}
 };
-const SHOWN = 5; // runs in a list of best runs
 const FORMAT = "nppsim browser data 1";
 const FULL =
   "The browser's storage is full. Remove stored runs under Runs (save them as a file first), or free disk space.";
@@ -42,9 +45,11 @@ let opening = null;
 
 function database() {
   opening ??= new Promise((resolve, reject) => {
-    const request = indexedDB.open("nppsim", 1);
+    const request = indexedDB.open("nppsim", VERSION);
     request.onupgradeneeded = () => {
-      for (const [name, options] of Object.entries(STORES)) request.result.createObjectStore(name, options);
+      const { result } = request;
+      for (const [name, options] of Object.entries(STORES))
+        if (!result.objectStoreNames.contains(name)) result.createObjectStore(name, options);
     };
     request.onsuccess = () => {
       request.result.onversionchange = () => request.result.close(); // a tab with a newer version of the page
@@ -133,7 +138,8 @@ export const removeRun = (number) => drop("runs", [number]);
 // ---------------------------------------------------------------------------------------------------------------------
 // Best runs
 
-/** Add a run that won, and return the best runs (``best``).  level: id of a level or episode.  levels: their number. */
+/** Add a run that won, and return the best runs (``best``).  level: id of a level or episode.  levels: their number.
+ *  kind: "person", "agent" or "planner". */
 export async function addBest(level, { kind, name, frames, gold, levels = 1 }) {
   const points = score(frames, gold, levels);
   if (points >= 0) await put("best", [{ level, kind, name, frames, gold, score: points }]); // else the clock ran out
@@ -148,13 +154,44 @@ export async function best(level) {
     const players = new Map();
     for (const run of [...runs].sort(order))
       if (!players.has(run.kind + run.name)) players.set(run.kind + run.name, run);
-    return [...players.values()].slice(0, SHOWN);
+    return [...players.values()];
   };
   return {
     time: first((a, b) => a.frames - b.frames || b.score - a.score),
     score: first((a, b) => b.score - a.score || a.frames - b.frames),
   };
 }
+
+/** Return the frames of the fastest run of a person among best runs, or null. */
+export const ownBest = ({ time }) => time.find(({ kind }) => kind === "person")?.frames ?? null;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Runs of the planner
+
+/** @typedef {{inputs: Uint8Array, frames: number, gold: number}} Plan - a run from the spawn */
+
+/** @returns {Promise<Plan | null>} */
+export const storedPlan = async (level, objective) => (await find("plans", [level, objective])) ?? null;
+
+/** Return the frames of the fastest stored run by level.  @returns {Promise<Map<string, number>>} */
+export async function storedPars() {
+  const fast = (await all("plans")).filter(({ objective }) => objective === "time");
+  return new Map(fast.map(({ level, frames }) => [level, frames]));
+}
+
+/** Store a run, also among the best runs.  name: of the planner. */
+export async function addPlan(level, objective, name, { inputs, frames, gold }) {
+  await put("plans", [{ level, objective, inputs, frames, gold }]);
+  await addBest(level, { kind: "planner", name, frames, gold });
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Branches of the input editor
+
+/** Return [{name, inputs}, ...] of a level. */
+export const storedBranches = async (level) => (await find("branches", level))?.branches ?? [];
+
+export const putBranches = (level, branches) => put("branches", [{ level, branches }]);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Drafts of the editor

@@ -3,7 +3,7 @@
 import { levelFromBytes } from "../../../wasm/level.js";
 import { replayToBytes } from "../../../wasm/files.js";
 import { features, post } from "./api.js";
-import { element, seconds } from "./elements.js";
+import { element, seconds, supportBanner } from "./elements.js";
 import { fileName, saveFile } from "./library.js";
 import { bytes, text as base64 } from "./recording.js";
 
@@ -88,6 +88,7 @@ export async function storeDialog(game) {
         class: "muted",
         text: `Stored in this browser: ${seconds(stored.frames)}, ${ending}. To use it elsewhere:`,
       }),
+      supportBanner(game.level) ?? "",
       element(
         "div",
         { class: "bar" },

@@ -1,0 +1,65 @@
+/* Targets: times or scores to beat, from a file of the user; stored in the browser.
+ *
+ *     S-C-12-03  12.567        the clock at which to finish, or earlier, in seconds
+ *     S-C-12-04  score 91.2    the score to reach
+ *
+ * A line has an id of the game, or the beginning of a level's id, and a number; # begins a comment.
+ */
+
+import { best } from "./store.js";
+
+const STORE = "nppsim.targets";
+const LINE = /^(\S+)[\s,;]+(score[\s,;]+)?(\d+(?:\.\d+)?)$/i;
+
+/**
+ * The target of a level.
+ * @typedef {{frames?: number, score?: number}} Target
+ */
+
+/** Return whether a file is a table of targets. */
+export function isTargets(text) {
+  const lines = contents(text);
+  return lines.length > 0 && lines.every(([, line]) => LINE.test(line));
+}
+
+/** Store the targets of a file instead of earlier ones; return their number. */
+export function setTargets(text) {
+  const targets = {};
+  for (const [, line] of contents(text)) {
+    const [, id, isScore, number] = LINE.exec(line);
+    targets[id.toLowerCase()] = isScore ? { score: Number(number) } : { frames: Math.round(60 * Number(number)) };
+  }
+  localStorage.setItem(STORE, JSON.stringify(targets));
+  return Object.keys(targets).length;
+}
+
+const contents = (text) =>
+  text
+    .split(/\r?\n/)
+    .map((line, i) => /** @type {[number, string]} */ ([i, line.replace(/#.*/, "").trim()]))
+    .filter(([, line]) => line);
+
+/** Return a function that returns the target of a level (its card), or null.
+ *  @returns {(card: {id: string, code: string}) => Target | null} */
+export function storedTargets() {
+  const targets = JSON.parse(localStorage.getItem(STORE) ?? "{}");
+  const ids = Object.keys(targets).filter((id) => /^[0-9a-f]{8,}$/.test(id));
+  return ({ id, code }) =>
+    targets[code.toLowerCase()] ?? targets[ids.find((beginning) => id.startsWith(beginning)) ?? ""] ?? null;
+}
+
+export function removeTargets() {
+  localStorage.removeItem(STORE);
+}
+
+/** Return the text of a target.  @param {Target} target */
+export function targetText({ frames, score }) {
+  return score === undefined ? `${(frames / 60).toFixed(3)} s` : `score ${score}`;
+}
+
+/** Return whether the best runs of people on a level reach its target.
+ *  @param {string} id  @param {Target} target */
+export async function isReached(id, { frames = Infinity, score = -Infinity }) {
+  const runs = Object.values(await best(id)).flat();
+  return runs.some((run) => run.kind === "person" && run.frames <= frames && run.score >= score);
+}

@@ -1,0 +1,98 @@
+"""Live play: thinking is paid for by executed decisions, and equal seeds give equal episodes."""
+
+import numpy as np
+import pytest
+import torch
+
+from nppsim.actions import ACTION_INPUT
+from nppsim.batch import BatchSimulator
+from nppsim.generate import generate
+from nppsim.levels import kinds
+from nppsim.levels.level import Level
+from nppsim.observe.statistics import ObservationStatistics
+from nppsim.simulate import simulate
+from rl.policy.policy import build_policy
+from rl.search import live
+from rl.search.guided_search import GuidePolicy
+from rl.search.live import LivePlayer
+
+from worlds import FLOOR, RIGHT, corridor
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+MINED = generate("simplest_with_mines", 3)[0]
+SECONDS = 4 / 60  # of a decision
+
+
+def agent_that(favourite):
+    """An agent of random weights that takes one action nearly always."""
+    torch.manual_seed(3)
+    policy = build_policy("vision_free").eval()
+    statistics = ObservationStatistics(policy.observations)
+    sim = BatchSimulator([MINED], 4, observations=policy.observations, threads=1)
+    sim.reset()
+    for _ in range(5):
+        sim.step(np.arange(4))
+        statistics.update({key: sim.obs[key] for key in statistics.float_keys})
+    policy.set_statistics(statistics)
+    policy.action_net.bias.data[favourite] = 5.0
+    return GuidePolicy(policy, 4)
+
+
+def played(level, agent, **settings):
+    """Live play whose actions have been verified by playback."""
+    play = LivePlayer(level, agent, **settings).play()
+    assert simulate(level, np.repeat(ACTION_INPUT[play.actions], 4)).won == play.won
+    return play
+
+
+def test_run_of_the_agent_begins_at_once():
+    play = played(corridor(), agent_that(RIGHT))
+    assert play.won
+    assert play.found == 0
+    assert set(play.actions[2:].tolist()) == {RIGHT}
+    assert 0 < play.thought <= 2 * SECONDS
+
+
+def test_thinking_takes_as_long_as_waiting():
+    play = played(MINED, agent_that(0))
+    assert play.won
+    assert play.found > 0
+    assert not play.actions[: play.found].any()
+    assert play.found * SECONDS < play.thought <= (play.found + 2) * SECONDS
+    assert play.borrowed == 0
+
+
+def test_counted_clock_repeats_episodes():
+    first, again, other = (played(MINED, agent_that(0), seed=seed) for seed in (1, 1, 2))
+    assert first.actions.tobytes() == again.actions.tobytes()
+    assert (first.found, first.thought) == (again.found, again.thought)
+    assert first.thought != other.thought
+
+
+def test_measured_clock():
+    play = played(corridor(), agent_that(RIGHT), measured=True)
+    assert play.won
+    assert play.thought > 0
+
+
+def test_waiting_ends_before_it_is_deadly():
+    level = corridor(spawn=60, switch=90, door=120, entities=[(kinds.ZAP_DRONE, 20, FLOOR, 0, 0)])
+    idle = simulate(level, np.zeros(600, np.uint8))
+    assert idle.outcome == "died"
+    play = played(level, agent_that(RIGHT))
+    assert play.won
+    assert play.waits[0] * 4 < idle.frames
+
+
+def test_level_without_a_run_is_played_to_its_end(monkeypatch):
+    monkeypatch.setattr(live, "WAITS", (8, 20))
+    monkeypatch.setattr(live, "LAST_ROOT", 30)
+    walls = np.ones((23, 42), np.uint8)
+    walls[9:11, 3:10] = 0
+    walls[9:11, 20:30] = 0
+    level = Level.build(walls, (20, FLOOR), exits=[((30, FLOOR), (100, FLOOR))])
+    play = played(level, agent_that(RIGHT))
+    assert not play.won
+    assert play.found is None
+    assert len(play.actions) * 4 >= 5400
