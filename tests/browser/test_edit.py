@@ -362,3 +362,11 @@ def test_narrow_screen_and_dark_theme_layout(new_page, studio):
     page.touchscreen.tap(*middle(page, 5, 5))  # where another tile is now: the view is another one
     page.wait_for_selector("#editor-here:has-text('ninja placed')")
     assert "at 6.5, 6.5" not in page.text_content("#editor-here")
+
+
+def test_disabled_try_button_is_readable(page, studio):
+    page.goto(studio.at("edit/new"))
+    button = page.get_by_role("button", name="Play the level")
+    assert button.is_disabled()
+    ink, ground = button.evaluate("(b) => [getComputedStyle(b).color, getComputedStyle(b).backgroundColor]")
+    assert ink != ground

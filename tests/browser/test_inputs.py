@@ -128,6 +128,11 @@ def test_input_editor_agent_continues(editor):
     wait_for_status(page, "won after")
 
 
+def test_inputs_without_level_shows_gallery(page, studio):
+    page.goto(studio.at("inputs"))
+    page.wait_for_selector("a.card")
+
+
 TEXT = "# start\n  10\n  30,R\n***\n   5,R,J\n# back\n  20,L\n"
 
 

@@ -56,6 +56,14 @@ def test_player_plays_scrubs_and_marks_first_difference(page, written):
     assert asked == [written.as_uri()]
 
 
+def test_page_controls_on_first_screen(new_page, written):
+    page = new_page(viewport={"width": 1280, "height": 720})
+    page.goto(written.as_uri())
+    page.wait_for_selector(".player .clock")
+    controls = page.locator(".transport").bounding_box()
+    assert controls["y"] + controls["height"] <= 720
+
+
 def test_page_too_large_raises_error(tmp_path, written, monkeypatch):
     from nppsim.studio import page
 

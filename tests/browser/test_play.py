@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from nppsim import simulate
 from nppsim.actions import JUMP, LEFT, RIGHT
@@ -60,6 +61,12 @@ def store(page):
     page.wait_for_selector("dialog input")
     page.keyboard.press("Enter")
     page.wait_for_selector("dialog:has-text('Attract file')")
+
+
+def seek(picture, frame):
+    """A frame of an animated picture."""
+    picture.seek(frame)
+    return picture.copy()
 
 
 def drawn(page):
@@ -282,3 +289,19 @@ def test_ready_message_on_small_screens_hides_nothing_of_level(new_page, studio)
 def test_play_names_of_other_runs_are_readable(page, studio):
     open_level(page, studio)
     assert page.locator(".recorded-run .name").first.evaluate("name => name.scrollWidth <= name.clientWidth")
+
+
+def test_save_gif_of_run(page, studio, tmp_path):
+    open_level(page, studio)
+    page.keyboard.down("ArrowRight")
+    finish(page)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save GIF").click()
+    file = tmp_path / "run.gif"
+    download.value.save_as(file)
+    picture = Image.open(file)
+    frames = simulate(LEVEL, np.full(400, RIGHT, np.uint8)).frames
+    assert picture.size == (528, 300) and abs(picture.n_frames - (frames + 45) / 3) < 8
+    first, last = (np.array(frame.convert("RGB")) for frame in (seek(picture, 0), seek(picture, picture.n_frames - 1)))
+    assert picture.info["duration"] == 50 and len(np.unique(first.reshape(-1, 3), axis=0)) > 10
+    assert (first != last).any()

@@ -35,6 +35,10 @@ const KEYS =
 /** The view; see app.js.  #/inputs/ID edits the stored branches of a level; #/inputs/ID/runs/3 adds that run as
  *  one. */
 export async function show(root, studio, id, kind, number) {
+  if (!id) {
+    studio.go("#/levels");
+    return undefined;
+  }
   const [level, run, branches] = await Promise.all([
     loadLevel(id),
     kind ? findRun(`${kind}/${number}`) : null,

@@ -328,6 +328,23 @@ export class Play {
     this.canvas.focus();
   }
 
+  async saveGif(button) {
+    if (this.game.frame.f === 0) {
+      this.studio.toast("Play first: there is no run yet.");
+      return;
+    }
+    this.pause();
+    button.disabled = true;
+    try {
+      const { saveGif } = await import("./gif_film.js");
+      await saveGif(this.level, this.game.run.inputs);
+    } catch (error) {
+      this.studio.failed(error);
+    }
+    button.disabled = false;
+    this.canvas.focus();
+  }
+
   copyLink() {
     const inputs = this.game.frame.o === "won" ? this.game.run.inputs : null;
     copyLink(this.studio, this.level, inputs).catch(this.studio.failed);
@@ -528,6 +545,12 @@ export class Play {
               button("Restart", "restart", { class: "primary" }),
               this.pauseButton,
               button("Store run …", "store"),
+              element("button", {
+                type: "button",
+                text: "Save GIF",
+                title: "the last 10 seconds of this run as an animated picture",
+                onclick: (event) => this.saveGif(event.currentTarget),
+              }),
               element("button", {
                 type: "button",
                 text: "Copy link",
