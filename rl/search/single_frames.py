@@ -6,7 +6,7 @@
 Each step changes the inputs at a random place: it deletes or inserts frames, shifts the begin or end of a key, or presses or
 releases a key for some frames.  It simulates the rest of the run from a stored state.  A change is accepted if the run wins
 earlier, or as early and then, one frame before the end, is hardly farther from the exit.
-Source: Kirkpatrick, Gelatt and Vecchi 1983.
+Source: Kirkpatrick et al. 1983.
 """
 
 from collections.abc import Iterator
