@@ -29,7 +29,7 @@ CPU_TORCH := https://download.pytorch.org/whl/cpu
 
 TRAIN := $(PYTHON) scripts/train_and_compare.py
 IMAGES := --experiment-name images --architectures mlp_baseline \
-	--teacher datasets/agents/vision_free_foresight.safetensors --teacher-minutes 5 --teacher-decisions 4000000
+	--teacher datasets/agents/vision_free_foresight.safetensors --teacher-minutes 5 --teacher-decisions 4000000 --deterministic-eval
 PYTEST_ARGS ?=
 PIP_ARGS ?=
 PHYSICS_TESTS := tests/nppsim/physics tests/nppsim/observe tests/nppsim/test_verify.py tests/nppsim/test_paths.py
