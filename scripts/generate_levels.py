@@ -57,7 +57,7 @@ def make(arguments: argparse.Namespace, workers: Workers) -> LevelSet:
             arguments.seed,
             difficulty=arguments.difficulty,
             exclude=[LevelSet.open(path) for path in arguments.exclude],
-            verify=partial(par_frames, min_path=arguments.min_path),
+            verify=partial(par_frames, min_path=arguments.min_path) if arguments.min_path else par_frames,
             index_only=arguments.index_only,
             workers=workers.workers,
             cluster=workers.cluster,

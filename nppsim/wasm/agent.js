@@ -10,6 +10,7 @@ import { Kernels } from "./kernels.js";
 import { computePaths } from "./level.js";
 import { PathLengths } from "./path_lengths.js";
 import { TorchRandom } from "./random.js";
+import { WORD, allocate, gameParts, gameStates } from "./states.js";
 
 const GAME_TIME = 5400; // frames, least time limit (nppsim.bank)
 const RESTING = -1; // value of an action: only observe (nppsim.decision)
@@ -17,7 +18,6 @@ const UNCHANGED = -1; // value of a next level: no restart
 const OUTCOMES = ["timeout", "won", "died"]; // nppsim.physics.outcomes
 // Sizes in nppsim.observe and nppsim.decision.
 const [SOLID_SHAPE, VIEW_SHAPE, NUM_HAZARDS, BRANCH_ROWS, NUM_BLOCKS] = [[90, 128], [176, 100], 8, 33, 1207];
-const WORD = 8; // bytes; parts of a state begin at multiples of it
 
 /**
  * A decision of an agent.
@@ -50,10 +50,7 @@ export class Environment {
     const array = (dtype, ...shape) => kernels.array(dtype, shape);
     this.world = kernels.copyIn(compiled.world);
     this.record = { ...kernels.record(this.world.level, 0) };
-    this.movers = Math.max(compiled.world.mover.shape[0], 1);
-    this.entities = Math.max(compiled.world.entity.shape[0], 1);
-    const parts = { ninja: ["ninja"], entities: ["entity", this.entities], movers: ["mover", this.movers] };
-    this.gameParts = { ...parts, trail: ["trail", Math.max(this.record.trail, 1)] };
+    this.gameParts = gameParts(kernels, this.world);
     const terms = { progress: ["progress"], terms: ["float64", policy.settings.terms.length] };
     const rows = allocate(kernels, 1, { ...this.gameParts, ...terms, visited: ["uint8", NUM_BLOCKS] });
     this.row = rows.rows;
@@ -71,10 +68,8 @@ export class Environment {
     };
     kernels.values(this.fields.own_level)[0] = -1n;
     // The kernels of game.wasm compute the state after given inputs, and path lengths.
-    const { views } = allocate(game, 1, this.gameParts);
-    const nothing = game.array("uint8", [1, 0]);
-    this.gameState = { ...views, progress: views.ninja, terms: nothing, visited: nothing };
     this.lengths = new PathLengths(game, compiled, fields);
+    this.gameState = gameStates(game, this.lengths.given.world, 1).state;
     this.static = {
       ...kernels.copyIn({ ...this.solidMap(compiled), time_limit, path_length: length }),
       background: array("uint8", 0, ...VIEW_SHAPE),
@@ -114,8 +109,9 @@ export class Environment {
 
   /** Work space of the look-ahead: allocate_branches of nppsim.observe.foresight. */
   branches() {
-    const { kernels, movers, gameParts } = this;
-    const { rows, views } = allocate(kernels, BRANCH_ROWS, { ...gameParts, trail: ["trail", 0] });
+    const { kernels, gameParts: parts } = this;
+    const { rows, views } = allocate(kernels, BRANCH_ROWS, { ...parts, trail: ["trail", 0] });
+    const [, movers] = parts.movers;
     const words = { ...rows, dtype: "uint64", itemSize: WORD, shape: [BRANCH_ROWS, rows.shape[1] / WORD] };
     const [frames, jump_delay, count] = [0, 1, 2].map(() => kernels.array("int64", [BRANCH_ROWS]));
     const [chosen, clearances] = [kernels.array("uint8", [2, movers]), kernels.array("float64", [1, movers])];
@@ -342,23 +338,6 @@ function sample(logits, rng) {
 
 function largest(values) {
   return values.indexOf(Math.max(...values));
-}
-
-/** Allocate rows of bytes with parts {name: [dtype, ...shape]}; return the rows, and a view of each part. */
-function allocate(kernels, count, parts) {
-  const begins = {};
-  let size = 0;
-  for (const [name, [dtype, length = 1]] of Object.entries(parts)) {
-    begins[name] = size;
-    size += Math.ceil((kernels.itemSize(dtype) * length) / WORD) * WORD;
-  }
-  const rows = kernels.array("uint8", [count, size]);
-  const views = mapped(Object.entries(parts), ([dtype, ...shape], name) => {
-    const itemSize = kernels.itemSize(dtype);
-    const strides = [size, itemSize].slice(0, 1 + shape.length);
-    return { dtype, itemSize, strides, shape: [count, ...shape], address: rows.address + begins[name] };
-  });
-  return { rows, views };
 }
 
 function mapped(entries, change) {

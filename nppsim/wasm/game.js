@@ -9,11 +9,11 @@
  * The results are those of nppsim.simulate, bit for bit.
  */
 import { Kernels } from "./kernels.js";
+import { gameStates } from "./states.js";
 
 const [DEAD, CELEBRATING] = [6, 8]; // states of the ninja
 const FRAME_COLUMNS = 10; // nppsim.simulate.FRAME_COLUMNS
 const AIMING = new Set([12, 13, 18, 19, 23]); // types of entities: lasers, turrets and shooting drones
-const WORD = 8; // bytes; parts of a state begin at multiples of it
 
 /**
  * Frames that were played; row k is the state after frame k + 1 of the call.
@@ -35,29 +35,13 @@ export class Game {
     this.kernels = kernels;
     this.compiled = compiled;
     this.world = kernels.copyIn(compiled.world);
-    const { trail } = kernels.record(this.world.level, 0);
-    const [entities, movers] = [this.world.entity.shape[0], this.world.mover.shape[0]];
-    const parts = {
-      ninja: ["ninja", 1],
-      entities: ["entity", entities],
-      movers: ["mover", movers],
-      trail: ["trail", trail],
-    };
-    const begins = {};
-    let size = 0;
-    for (const [name, [dtype, count]] of Object.entries(parts)) {
-      begins[name] = size;
-      size += Math.ceil((kernels.itemSize(dtype) * Math.max(count, 1)) / WORD) * WORD;
-    }
-    this.row = kernels.array("uint8", [size]);
-    this.state = { visited: this.part("uint8", 0, [1, 0], size), terms: this.part("uint8", 0, [1, 0], size) };
-    for (const [name, [dtype, count]] of Object.entries(parts))
-      this.state[name] = this.part(dtype, begins[name], name === "ninja" ? [1] : [1, Math.max(count, 1)], size);
-    this.state.progress = this.state.ninja; // without progress towards the exit
-    this.entityCount = entities;
-    this.places = new Float64Array(2 * entities);
+    const { rows, state } = gameStates(kernels, this.world, 1);
+    this.row = rows;
+    this.state = state;
+    this.entityCount = this.world.entity.shape[0];
+    this.places = new Float64Array(2 * this.entityCount);
     const aiming = [];
-    for (let i = 0; i < entities; i++) {
+    for (let i = 0; i < this.entityCount; i++) {
       const { x, y, type, mover } = kernels.record(this.world.entity, i);
       this.places.set([x, y], 2 * i);
       if (AIMING.has(type)) aiming.push(mover);
@@ -65,18 +49,6 @@ export class Game {
     this.aiming = kernels.array("int16", [aiming.length]);
     kernels.values(this.aiming).set(aiming);
     this.record([]); // sets the state to the start of the level
-  }
-
-  /** A part of the state, as in nppsim.physics.state.allocate. */
-  part(dtype, begin, shape, size) {
-    const itemSize = this.kernels.itemSize(dtype);
-    return {
-      dtype,
-      shape,
-      strides: [size, itemSize].slice(0, shape.length),
-      itemSize,
-      address: this.row.address + begin,
-    };
   }
 
   /** The ninja's record, by name of field (NINJA_DTYPE); valid until the next call. */

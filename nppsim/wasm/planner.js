@@ -11,6 +11,7 @@ import { Game } from "./game.js";
 import { Kernels, loadModule } from "./kernels.js";
 import { compileLevel, computePaths } from "./level.js";
 import { Random } from "./random.js";
+import { gameStates } from "./states.js";
 
 const ACTION_INPUT = [0, 4, 2, 1, 5, 3]; // input byte of each action
 const PATH = 1; // mode of the kernel ``expand``
@@ -146,14 +147,7 @@ export class Planner {
 
   /** States as ``decision.make_states`` makes them: {rows: their bytes, state: views of their parts}. */
   makeStates(count) {
-    const { row, state } = this.game;
-    const [size] = row.shape.slice(-1);
-    const rows = this.kernels.array("uint8", [count, size]);
-    const part = ({ dtype, shape, itemSize, address }) => ({
-      ...{ dtype, itemSize, address: rows.address + address - row.address },
-      ...{ shape: [count, ...shape.slice(1)], strides: [size, itemSize].slice(0, shape.length) },
-    });
-    return { rows, state: Object.fromEntries(Object.entries(state).map(([name, array]) => [name, part(array)])) };
+    return gameStates(this.kernels, this.world, count);
   }
 }
 

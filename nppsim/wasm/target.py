@@ -35,10 +35,14 @@ PRIVATE_NAMES = (
     "numba.core.codegen:CPUCodeLibrary._optimize_final_module",
     "numba.core.codegen:JITCodeLibrary._finalize_specific",
     "numba.core.codegen:JITCPUCodegen._add_module",
+    "numba.core.codegen:JITCPUCodegen._library_class",
     "numba.core.cpu:CPUContext.create_cfunc_wrapper",
     "numba.core.cpu:CPUContext.create_cpython_wrapper",
     "numba.core.cpu:CPUContext.get_executable",
-    "numba.core.registry:cpu_target.target_context._internal_codegen",
+    *(
+        f"numba.core.registry:cpu_target.target_context._internal_codegen.{name}"
+        for name in ("_data_layout", "_engine", "_loopvect", "_opt_level", "_target_data", "_tm", "_tm_features")
+    ),
     "numba.core.runtime.nrt:rtsys._init",
 )
 

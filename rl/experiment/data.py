@@ -185,6 +185,12 @@ class Suites:
         return make_suite(self.config, self.data.test, self.config.evaluation.episodes_per_category(categories))
 
     @cached_property
+    def train(self) -> EvaluationSuite:
+        """The suite on the training levels, for the gap to the test levels."""
+        categories = len({category for _, category in self.data.train})
+        return make_suite(self.config, self.data.train, self.config.evaluation.episodes_per_category(categories))
+
+    @cached_property
     def periodic(self) -> EvaluationSuite:
         """The suite of evaluations during training, on the dev levels."""
         return make_suite(self.config, self.data.dev, self.config.evaluation.periodic_episodes_per_category)

@@ -228,6 +228,7 @@ class RunRecord:
     speed: content of "speed" in results.json.
     films: films of PPO's episodes in the final evaluation.
     events: evaluations, stage changes and other events, for the report.
+    train_success: share of episodes that the resulting policy wins on training levels; None without --num-train-levels.
     wall_time_s: seconds of the training, including those in earlier processes of a resumed run.
     curriculum: summary of the level sampler: strategy, counts and success by category.
     settings: dotted name -> {"value", "source"} of all settings.
@@ -246,6 +247,7 @@ class RunRecord:
     speed: dict = field(default_factory=dict)
     films: Sequence[Film] = ()
     events: Sequence[dict] = ()
+    train_success: float | None = None
     wall_time_s: float = 0.0
     curriculum: dict = field(default_factory=dict)
     settings: dict[str, dict] = field(default_factory=dict)
@@ -511,6 +513,7 @@ def _results_entry(run: RunRecord, folder: Path) -> dict:
         "checklist": [item.to_dict() for item in run.checklist],
         "doctor": report_rows(read_results(run.folder / "doctor.json")),
         "speed": run.speed,
+        "train_success": run.train_success,
         "wall_time_s": run.wall_time_s,
         "curriculum": run.curriculum,
         "bc": run.bc_result and run.bc_result.as_dict(),

@@ -178,8 +178,16 @@ def _verdicts(comparisons: Sequence[Mapping], runs: Runs) -> list[str]:
     for title, run in runs.items():
         delivered = [f"Delivered: {run['delivered']}."] if run["delivered"] else []
         sentences = [one["sentence"] for one in run["comparisons"]]
-        texts.append(" ".join([verdict(title, _evaluations(run)), *sentences, *delivered]))
+        texts.append(" ".join([verdict(title, _evaluations(run)), *_gap(run), *sentences, *delivered]))
     return [*texts, *(one["sentence"] for one in comparisons)]
+
+
+def _gap(run: Mapping[str, Any]) -> list[str]:
+    """Return a sentence with success on the training levels and the gap to the test levels; [] if it was not evaluated."""
+    if run["train_success"] is None:
+        return []
+    train, test = 100 * run["train_success"], 100 * run["suites"]["test"][ALL]["success"]
+    return [f"On training levels: {train:.1f} %, a gap of {train - test:+.1f} points."]
 
 
 def verdict(name: str, results: Evaluated) -> str:

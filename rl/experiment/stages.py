@@ -431,7 +431,7 @@ def check_lost_checkpoints(setup: TrainingSetup) -> None:
 def evaluate(training: Training) -> None:
     """Evaluate random play, the policies of all stages on the test levels, and record films of PPO's episodes.
 
-    No other stage plays the test levels.
+    No other stage plays the test levels.  With --num-train-levels, the resulting policy also plays training levels.
     """
     setup, pretrained = training.setup, training.pretrained
     evaluation = setup.config.evaluation
@@ -448,6 +448,9 @@ def evaluate(training: Training) -> None:
         for method, policy in policies.items():
             if policy:
                 played[method] = suite.run(policy, deterministic=evaluation.deterministic)
+    if setup.config.num_train_levels is not None and not evaluation.skip_final_eval:
+        own = setup.suites.train.run(training.agent.policy, deterministic=evaluation.deterministic)
+        training.add(train_success=sum(episode.won for episode in own) / len(own))
     films = record_evaluation(played["ppo"], setup.folder, setup.config.video, frame_skip=setup.config.frame_skip)
     training.add(played=played, films=films)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nppsim.actions import NUM_ACTIONS
+from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.parallel.workers import usable_cores
 from nppsim.planner import PlannedRun, better_runs
@@ -21,6 +22,7 @@ from nppsim.planner.plan import BEST_FIRST
 from nppsim.planner.search import BestFirst, Search, WinningRun, beam_search, verified
 from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
 from nppsim.settings import check_settings, setting
+from rl.search import single_frames
 from rl.search.guided_search import BeamSettings, FrameBudget, GuidedSearch, GuidePolicy
 
 PLANNER = "planner"  # name of the best-first searches of the planner
@@ -64,6 +66,12 @@ class SolveSettings:
     polish: int = setting(
         2_000_000, "largest number of additional frames per level to shorten the run", flag="polish", low=0
     )
+    improve: int = setting(
+        0,
+        "largest number of frames per level, simulated after --polish, to shorten the run at single frames (objective time)",
+        flag="improve",
+        low=0,
+    )
     seconds: float | None = setting(
         None,
         "time limit per level in seconds; makes results depend on the speed of the machine",
@@ -74,6 +82,8 @@ class SolveSettings:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.improve and self.objective != TIME:
+            raise ConfigError(f"is for the objective {TIME}; leave it out", "--improve", self.improve)
 
     @property
     def frames(self) -> int:
@@ -91,6 +101,7 @@ class Solution:
     first_frames: int | None  # length of the first run that was found, or None
     finding: int  # number of frames simulated to find a run
     shortening: int  # number of frames simulated to shorten the run
+    improving: int  # number of frames simulated to shorten it at single frames
     collecting: int  # number of frames simulated for more gold or a higher score
     evaluated: int  # number of states evaluated by the policy
     foreseen: int  # upper bound of the frames simulated for the observation ``foresight``, which are not counted above
@@ -120,12 +131,14 @@ def solve(
     first, found_by = find(search, settings.seed, finding) if search.bank.reachable[0] else (None, "")
     if first is None:
         evaluated = search.evaluated, search.evaluated * agent.foreseen
-        return Solution(None, settings.objective, "", None, finding.simulated, 0, 0, *evaluated)
+        return Solution(None, settings.objective, "", None, finding.simulated, 0, 0, 0, *evaluated)
     title = f"shortening {len(first.inputs)} frames"
     shortening = FrameBudget(settings.polish, until, _stage(bar, title, settings.polish))
+    improving = FrameBudget(settings.improve, until, lambda frames: None)
 
     def solution(run: PlannedRun) -> Solution:
-        simulated = finding.simulated, shortening.simulated, max(run.simulated - shortening.simulated, 0)
+        collecting = max(run.simulated - shortening.simulated, 0) if settings.objective != TIME else 0
+        simulated = finding.simulated, shortening.simulated, improving.simulated, collecting
         evaluated = search.evaluated, search.evaluated * agent.foreseen
         return Solution(run, settings.objective, found_by, len(first.inputs), *simulated, *evaluated)
 
@@ -139,6 +152,10 @@ def solve(
         run = replace(run, simulated=shortening.simulated)
         for better in _better_runs(level, run, TIME, agent.frame_skip, settings.seed, shortening):
             run = better
+        if settings.improve:
+            improving = FrameBudget(settings.improve, until, _stage(bar, "single frames", settings.improve))
+            for inputs in single_frames.shorten(search.bank, run.inputs, search.rng, improving):
+                run = verified(search.bank, single_frames.run_of(inputs), None, run.simulated)
         if settings.objective != TIME:
             collecting = FrameBudget(finding.left, until, _stage(bar, "collecting gold", finding.left))
             for better in _better_runs(level, run, settings.objective, agent.frame_skip, settings.seed, collecting):

@@ -171,7 +171,9 @@ def print_table(folders: Sequence[Path], out: Path | None) -> None:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
-    parser = Parser(prog="benchmark", description="Benchmark of docs/benchmark.md: play, score and compare.")
+    text = "Benchmark of docs/benchmark.md: play, score and compare."
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = Parser(prog="benchmark", description=text, formatter_class=raw)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     text = "play a split with a policy, and write a submission with its score"
     one = commands.add_parser("run", help=text, description=text)
@@ -201,4 +203,5 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     five.set_defaults(job=lambda given: print(f"{given.out}: {len(make_hidden(given.seed_file, given.out))} levels"))
     for command in (one, two, three, four, five):
         command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.epilog = "\n".join(command.format_usage() for command in (one, two, three, four, five))
     return parser.parse_args(argv)

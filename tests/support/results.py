@@ -45,7 +45,7 @@ BARE = {
     "title": "vision_free", "suites": {"test": {}}, "baselines": {"random": None, "bc": None}, "delivered": "",
     "checklist": [], "doctor": None, "comparisons": [], "bc": None, "transfer": None,
     "speed": {"decisions_per_s": 51234.5, "share": {}}, "plan": PLAN, "wall_time_s": 611.5, "folder": "none", "films": [],
-    "events": [], "settings": {},
+    "events": [], "settings": {}, "train_success": None,
 }  # fmt: skip
 
 

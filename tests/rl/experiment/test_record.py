@@ -67,7 +67,7 @@ def test_write_experiment_without_runs_writes_config_only(record, tmp_path):
 
 
 def test_write_experiment_files_have_the_same_results(record, tmp_path):
-    run = run_record(tmp_path)
+    run = replace(run_record(tmp_path), train_success=0.75)
     record = record.with_run(run)
     write_experiment(record, tmp_path)
     results = json.loads((tmp_path / "results.json").read_text())
@@ -75,7 +75,7 @@ def test_write_experiment_files_have_the_same_results(record, tmp_path):
     seed = results["architectures"]["vision_free"]["seeds"]["0"]
     assert seed["suites"]["test"] == run.results["ppo"]
     assert seed["baselines"] == {"random": run.results["random"], "bc": None, "distilled": None}
-    assert (seed["speed"], seed["wall_time_s"]) == (run.speed, 12.5)
+    assert (seed["speed"], seed["wall_time_s"], seed["train_success"]) == (run.speed, 12.5, 0.75)
     evaluated = {"ppo": seed["suites"]["test"], **seed["baselines"]}
     assert json.loads((run.folder / "eval_results.json").read_text()) == evaluated
     assert results["config"] == {key: config[key] for key in results["config"]}

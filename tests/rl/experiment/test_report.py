@@ -48,7 +48,8 @@ def experiment(tmp_path):
     film = {"category": "simple", "level_name": "l <1>", "outcome": "won", "frames": 90}
     scores = {"loss": 0.41, "accuracy": 0.876, "change_accuracy": 0.654, "recall": [0.5, None]}
     mlp = BARE | {
-        "suites": {"test": table(93, 100)}, "baselines": {"random": table(1, 100), "bc": table(52, 100)},
+        "suites": {"test": table(93, 100)}, "train_success": 0.985,
+        "baselines": {"random": table(1, 100), "bc": table(52, 100)},
         "bc": {
             "validation": scores, "training": scores, "baselines": {"repeat": scores | {"accuracy": 0.815}},
             "closed_loop": {"success": 0.52}, "best_epoch": 17,
@@ -90,6 +91,7 @@ def test_write_report_contains_numbers(tmp_path, experiment):
     assert page.count("data:image/png;base64,") == 2 + 1 + 2 + 1  # curves, rewards, cloning, route picture
     assert not re.search(r'(src|href)="(https?:)?//', page)  # nothing from the network
     assert "mlp_baseline finishes 93.0 % of 100 episodes on test levels (95 % interval 86.3 to 96.6 %)." in page
+    assert "On training levels: 98.5 %, a gap of +5.5 points." in page
     assert "mlp_baseline after PPO finishes 41.0 points more than after imitation" in page
     assert "<b>+41.0 [31.0, 50.0]</b>" in page and "<td>+1.0 [-2.0, 4.0]</td>" in page
     assert "vision_free: not evaluated after PPO." in page
