@@ -9,7 +9,8 @@
 import { best } from "./store.js";
 
 const STORE = "nppsim.targets";
-const LINE = /^(\S+)[\s,;]+(score[\s,;]+)?(\d+(?:\.\d+)?)$/i;
+// an id begins with neither $ nor other signs of a campaign file
+const LINE = /^([\w?!][\w-]*)[\s,;]+(score[\s,;]+)?(\d+(?:\.\d+)?)$/i;
 
 /**
  * The target of a level.
