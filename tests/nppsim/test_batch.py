@@ -602,4 +602,4 @@ def test_compile_ahead_starts_one_process_unless_the_kernel_is_being_compiled(tm
     (tmp_path / "nppsim" / "decision.advance-1.py311.lock").touch()
     batch.compile_ahead.cache_clear()
     batch.compile_ahead()
-    assert threading.active_count() == threads and started.empty()
+    assert threading.active_count() <= threads and started.empty()  # threads of earlier tests may end

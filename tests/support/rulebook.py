@@ -324,7 +324,7 @@ def landing(spawn_x: int, *more: tuple[int, int, int]) -> tuple[Point, Point, Po
 
 def draw_push_out() -> "Image":
     """One real frame of landing on a floor, on a slope, on a corner: where the ninja was, would be, and is."""
-    ramp = tuple((20 - k, 19 + k, tiles.RAMP) for k in range(-2, 1))
+    ramp = tuple((20 - k, 19 + k, tiles.SLOPES[2]) for k in range(-2, 1))
     ramp += tuple((20 - k, 20 + k, tiles.SOLID) for k in range(-2, 0))
     scenes = (("on a floor", 81, ()), ("on a slope", 83, ramp), ("on a corner", 83, ((21, 19, tiles.SOLID),)))
     size = 48.0
