@@ -26,6 +26,7 @@ from nppsim.errors import UserError
 from nppsim.gym.spaces import observation_space
 from nppsim.physics.outcomes import WON
 from rl.config.distillation import MAX_GRAD_NORM, DistillationConfig
+from rl.config.ppo import PPOConfig
 from rl.policy.mirror import mirror_image
 from rl.policy.policy import NppPolicy, sample_actions
 from rl.ppo.losses import kl_divergence
@@ -36,7 +37,6 @@ from rl.seeds import spawn_seeds
 
 WARM_UP = 0.1  # share of the distillation in which the learning rate rises; then it falls
 LOWEST_RATE = 0.1  # first and last learning rate, as a share of the highest one
-GAE_LAMBDA = 0.95  # of the returns that the value function learns
 VF_COEF = 0.05  # weight of the value loss / variance of the returns; small, as the policy shares its encoder
 _REMEDY = "look at both with scripts/doctor.py --checkpoint, or lower --teacher-learning-rate"
 
@@ -173,7 +173,9 @@ class Distiller:
                 episodes.append(sampler.next_episodes(sim))
         sampler.update(sim)
         last = self._values(sim.obs, np.arange(sim.num_envs))
-        returns = compute_gae(buffer.rewards, buffer.values, buffer.episode_ends, last, sim.gamma, GAE_LAMBDA)[1]
+        returns = compute_gae(
+            buffer.rewards, buffer.values, buffer.episode_ends, last, sim.gamma, PPOConfig.gae_lambda
+        )[1]
         buffer.returns.copy_(returns)
         if not math.isfinite(divergence):
             raise DistillationError(f"{self.name}: the divergence from the teacher is {divergence}; {_REMEDY}")

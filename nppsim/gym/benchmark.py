@@ -77,11 +77,14 @@ def make_hidden(seed_file: Path, out: Path, workers: int | None = None) -> Level
     return make_level_set(out, [HARD_CATEGORY], HIDDEN_COUNT, seed, verify=verify, index_only=True, workers=workers)
 
 
-def first_levels(levels: LevelSet, count: int | None) -> LevelSet:
-    """Return ``count`` levels of a set (``first_of_each``); None: all.  Raises ConfigError for a count out of range."""
+def first_levels(levels: LevelSet, count: int | None, setting: str) -> LevelSet:
+    """Return ``count`` levels of a set (``first_of_each``); None: all.
+
+    Raises ConfigError, which names ``setting``, for a count out of range.
+    """
     if count is None:
         return levels
-    chosen = first_of_each([entry.category for entry in levels.entries], count, "num_train_levels")
+    chosen = first_of_each([entry.category for entry in levels.entries], count, setting)
     return LevelSet(levels.path, [levels.entries[i] for i in chosen])
 
 
@@ -108,7 +111,14 @@ def track_of(observations: Sequence[str]) -> str:
 def _levels(benchmark: str, split: str, num_train_levels: int | None) -> LevelSet:
     if num_train_levels is not None and split != "train":
         raise ConfigError('limits the split "train" only; leave it out', "num_train_levels", num_train_levels)
-    return first_levels(level_set(f"{benchmark}/{split}"), num_train_levels)
+    return first_levels(level_set(f"{benchmark}/{split}"), num_train_levels, "num_train_levels")
+
+
+def _observations(track: str) -> dict[str, tuple[str, ...]]:
+    """Return the default setting of a track.  Raises ConfigError for an unknown track."""
+    if track not in TRACKS:
+        raise ConfigError(f"is not a track; give {', '.join(TRACKS)}{did_you_mean(track, TRACKS)}", "track", track)
+    return {"observations": DEFAULT_OBSERVATIONS[track]}
 
 
 def make(
@@ -121,7 +131,7 @@ def make(
     num_train_levels: use only this number of training levels (``first_levels``).
     settings: further arguments of ``NppEnv``.
     """
-    settings = {"observations": DEFAULT_OBSERVATIONS[track]} | settings
+    settings = _observations(track) | settings
     return NppEnv(_levels(benchmark, split, num_train_levels), **settings)
 
 
@@ -129,5 +139,5 @@ def make_vec(
     benchmark: str, split: str = "train", track: str = "state", num_train_levels: int | None = None, **settings: Any
 ) -> NppVectorEnv:
     """Make a vector environment of the benchmark; see ``make``.  settings: further arguments of ``NppVectorEnv``."""
-    settings = {"observations": DEFAULT_OBSERVATIONS[track]} | settings
+    settings = _observations(track) | settings
     return NppVectorEnv(_levels(benchmark, split, num_train_levels), **settings)

@@ -18,7 +18,7 @@ from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.errors import UserError
 from nppsim.gym.benchmark import TRACKS
 from nppsim.io.files import write_json
-from nppsim.io.reading import PlainError, from_plain, read_object
+from nppsim.io.reading import PlainError, from_plain, read_json
 from nppsim.levels.level_set import LevelSet
 from nppsim.replays.replay import Replay, on_grid
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
@@ -121,12 +121,12 @@ def write(folder: Path, about: Submission, episodes: Sequence[EpisodeRecord]) ->
 
 def read_about(folder: Path) -> Submission:
     """Read ``submission.json``.  Raises SubmissionError."""
+    remedy = "give a folder that `benchmark run` has written"
+    data = read_json(folder / ABOUT, SubmissionError, remedy)
     try:
-        about: Submission = from_plain(
-            Submission, read_object(folder / ABOUT, SubmissionError, "write the folder again")
-        )
+        about: Submission = from_plain(Submission, data)
     except (PlainError, SubmissionError) as error:
-        raise SubmissionError(f"{folder / ABOUT}: {error}") from error
+        raise SubmissionError(f"{folder / ABOUT}: {error}; {remedy}") from error
     return about
 
 
@@ -157,7 +157,7 @@ def score_folder(folder: Path, levels: LevelSet, progress: Callable[[int], objec
 
 def read_score(path: Path) -> Score:
     """Read a ``score.json``.  Raises SubmissionError."""
-    data = read_object(path, SubmissionError, "score the submission again")
+    data = read_json(path, SubmissionError, "score the submission again")
     try:
         about: Submission = from_plain(Submission, data["submission"])
         rows = data["levels"]

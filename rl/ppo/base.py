@@ -307,7 +307,7 @@ class BasePPO:
         self.rollout_buffer.teacher_log_probs = torch.zeros_like(self.rollout_buffer.log_probs)
 
     def increase_kl_penalty(self) -> None:
-        """Double the KL penalty, make the current policy its reference, and restart its schedule."""
+        """Double the KL penalty.  Without a teacher, also make the current policy its reference, and restart its schedule."""
         self.reference = copy.deepcopy(self.policy).requires_grad_(False)
         self.kl_penalty_scale *= 2
         self.kl_penalty_start = self.progress

@@ -106,7 +106,7 @@ def run_policy(settings: RunSettings) -> None:
     if more := sorted({*used} - {*TRACKS[track]}):
         raise ConfigError(f"does not allow {', '.join(more)}; give {track_of(used)}", "--track", track)
     split = HIDDEN if settings.hidden else settings.levels
-    levels = first_levels(split_of(split, settings.hidden), settings.num_levels)
+    levels = first_levels(split_of(split, settings.hidden), settings.num_levels, "--num-levels")
     patience, horizon = _PLAYED[settings.protocol]
     pickled = PickledPolicy.of(policy, settings.plugins)
     playing = PlaySettings(

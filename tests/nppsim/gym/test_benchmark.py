@@ -42,12 +42,26 @@ def test_hard_levels_equal_their_fingerprints(name):
 
 
 def test_easy_and_hard_dev_are_disjoint():
-    check_disjoint([level_set("easy/dev")], [first_levels(level_set("hard/dev"), 10)])
+    check_disjoint([level_set("easy/dev")], [first_levels(level_set("hard/dev"), 10, "n")])
 
 
 def test_level_set_unknown_name_raises():
     with pytest.raises(ConfigError, match="did you mean 'hard/dev'"):
         level_set("hard/def")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"track": "pixel"}, "track pixel: is not a track.*did you mean 'pixels'"),
+        ({"split": "deb"}, "is not a split"),
+        ({"split": "dev", "num_train_levels": 5}, 'limits the split "train" only'),
+        ({"num_train_levels": 0}, "give 1 to 3000"),
+    ],
+)
+def test_make_invalid_argument_raises(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        gymnasium.make("nppsim/Npp-Easy-v1", **settings)
 
 
 def test_environments_of_the_ids():

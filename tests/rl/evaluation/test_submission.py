@@ -74,6 +74,30 @@ def test_score_refuses_other_levels_second_replays_and_inputs_within_decisions(t
         score_folder(folder, levels)
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "submission.json: cannot be read"),
+        ("[]", "submission.json: .*give a folder that `benchmark run` has written"),
+        ("{", "submission.json: not JSON"),
+        (json.dumps(vars(ABOUT_MINE) | {"track": "mine"}), "track 'mine'; give pixels"),
+    ],
+)
+def test_score_damaged_statement_raises(tmp_path, levels, content, message):
+    if content is not None:
+        (tmp_path / ABOUT).write_text(content)
+    with pytest.raises(SubmissionError, match=message):
+        score_folder(tmp_path, levels)
+
+
+def test_read_score_of_missing_or_other_file_raises(tmp_path):
+    with pytest.raises(SubmissionError, match="cannot be read"):
+        read_score(tmp_path / "score.json")
+    (tmp_path / "score.json").write_text("[]")
+    with pytest.raises(SubmissionError, match="not a score"):
+        read_score(tmp_path / "score.json")
+
+
 def test_tasks_of_one_category_are_fifths_by_par(tmp_path):
     made = [generate("simplest", seed) for seed in range(10)]
     pairs = [(level, replace(entry, par_frames=100 - i)) for i, (level, entry) in enumerate(made)]

@@ -361,7 +361,8 @@ export class Play {
     const points = game.history.slice(Math.max(0, f - TRAIL), f + 1).map(({ look }) => look.at);
     this.scene.draw({ world: game.world, age, others: this.recordedRuns.at(f), trails: [{ points }] });
     this.showClock(f, g);
-    this.numbers.textContent = `${seconds(f)} · frame ${f} · ${Math.hypot(n[2], n[3]).toFixed(2)} px/frame · gold ${g}`;
+    const speed = Math.hypot(n[2], n[3]).toFixed(2);
+    this.numbers.textContent = `${seconds(f)} · frame ${f} · ${speed} px/frame · gold ${g}`;
     this.caps.forEach((cap, k) => cap.classList.toggle("pressed", (i & INPUTS[k].bit) !== 0));
   }
 
