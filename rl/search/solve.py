@@ -192,7 +192,7 @@ def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:
 
 def find(search: GuidedSearch, seed: int, budget: FrameBudget) -> tuple[WinningRun | None, str]:
     """Find a run from ``search.start``; return it and the name of the search that found it, or (None, "")."""
-    planner = _Planner(search, seed)
+    planner = Planner(search, seed)
     for name, width in (*ATTEMPTS, (PLANNER, UNLIMITED)):
         if name == PLANNER:
             winning_run = planner.advance(budget.part(width))
@@ -206,7 +206,7 @@ def find(search: GuidedSearch, seed: int, budget: FrameBudget) -> tuple[WinningR
     return None, ""
 
 
-class _Planner:
+class Planner:
     """The planner's best-first searches, which can be continued.
 
     They run in parallel threads, and begin again with another seed when all have ended.

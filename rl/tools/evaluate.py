@@ -45,7 +45,7 @@ from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import PickledPolicy
 from rl.policy.policy import NppPolicy
 from rl.search.guided_search import GuidePolicy
-from rl.search.live import LivePlayer
+from rl.search.live import CLOCKS, COUNTED, MEASURED, LivePlayer, load_kernels
 from rl.seeds import batch_seed
 
 REPLAYS = "replays.h5"  # all episodes
@@ -79,10 +79,11 @@ class EvaluateSettings:
         low=0,
         high=MAX_HORIZON,
     )
-    live: bool = setting(
-        False,
-        "also play each level live once, with the counted clock (docs/evaluate.md); a checkpoint without GRU only",
+    live: str | None = setting(
+        None,
+        "also play each level live once, with this clock (docs/evaluate.md); a checkpoint without GRU only",
         flag="live",
+        choices=tuple(CLOCKS),
     )
     compare: Path | None = setting(
         None, "also evaluate this agent, and print the paired difference", flag="compare", metavar="CHECKPOINT"
@@ -137,7 +138,7 @@ def run(settings: EvaluateSettings, video: VideoConfig) -> None:
         "breakdown": breakdown,
         "comparisons": [comparison.to_dict() for comparison in comparisons],
         "levels": by_level,
-        **({"live": level_results(played[name][LIVE])} if settings.live else {}),
+        **({"live": live_results(played[name][LIVE])} if settings.live else {}),
         "episodes": [episode_entry(i, *pair) for i, pair in enumerate(zip(episodes, ended, strict=True))],
     }
     folder = new_folder(settings.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}")
@@ -181,6 +182,7 @@ def _agents(settings: EvaluateSettings) -> "dict[str, PlaySettings]":
             live=PickledPolicy.of(GuidePolicy.load(path), settings.plugins)
             if settings.live and path == settings.checkpoint
             else None,
+            clock=settings.live or COUNTED,
         )
     if len(agents) < len(paths):
         raise ConfigError("is the agent itself; give another checkpoint", "compare", str(settings.compare))
@@ -204,6 +206,7 @@ class PlaySettings:
     horizon: int
     baselines: bool = True  # also play the levels with random actions, and without actions
     live: PickledPolicy | None = None  # the agent as a GuidePolicy for live play; None: no live play
+    clock: str = COUNTED  # clock of live play, name in ``rl.search.live.CLOCKS``
 
 
 AGENT, LIVE, RANDOM, NO_OP = "agent", "live", "random play", "doing nothing"  # names of the evaluated policies
@@ -265,7 +268,9 @@ def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[
     played = {AGENT: suite.run(policy, deterministic=settings.deterministic, progress=progress)}
     if settings.live is not None:
         guide = settings.live.unpack()
-        played[LIVE] = [_play_live(guide, settings.seed, i, pair) for i, pair in enumerate(levels)]
+        if settings.clock == MEASURED:
+            load_kernels(guide)
+        played[LIVE] = [_play_live(guide, settings, i, pair) for i, pair in enumerate(levels)]
     if settings.baselines:
         played[RANDOM] = suite.run(RandomPolicy(), deterministic=False)
         played[NO_OP] = suite.run(NoOpPolicy(), deterministic=True)
@@ -285,12 +290,12 @@ class _Recorded:
         return np.array([next(self._actions)])
 
 
-def _play_live(agent: GuidePolicy, seed: int, number: int, pair: tuple[Level, str]) -> EpisodeRecord:
-    """Play a level live, with the counted clock; return the record of the episode.  number: index of the level."""
-    played = LivePlayer(pair[0], agent, seed).play()
+def _play_live(agent: GuidePolicy, settings: PlaySettings, number: int, pair: tuple[Level, str]) -> EpisodeRecord:
+    """Play a level live; return the record of the episode.  number: index of the level."""
+    played = LivePlayer(pair[0], agent, settings.seed, settings.clock).play()
     suite = EvaluationSuite([pair], frame_skip=agent.frame_skip, num_envs=1, threads=1, patience=0, horizon=0)
     (record,) = suite.run(_Recorded(played.actions), deterministic=True)
-    return replace(record, level_index=number)
+    return replace(record, level_index=number, thoughts=played.thoughts)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -342,6 +347,14 @@ def level_results(episodes: Sequence[EpisodeRecord]) -> list[dict[str, object]]:
             "score": max((episode.score for episode in played if episode.score is not None), default=None),
         }
         for _, played in sorted(of_level.items())
+    ]
+
+
+def live_results(episodes: Sequence[EpisodeRecord]) -> list[dict[str, object]]:
+    """Return ``level_results`` of live play with ``thoughts``, lists of begin and end in s and number of decisions."""
+    return [
+        level | {"thoughts": [[round(begin, 3), round(end, 3), planned] for begin, end, planned in episode.thoughts]}
+        for level, episode in zip(level_results(episodes), episodes, strict=True)
     ]
 
 
