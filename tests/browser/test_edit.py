@@ -12,7 +12,7 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.levels.tiles import MIRRORED
 from nppsim.planner import plan
 
-from browsing import pinch, until
+from browsing import from_store, pinch, until
 
 CORRIDOR = [(2, 10), (14, 11)]  # tiles of a region that is opened
 # The document of a level that is not in the studio.
@@ -173,6 +173,7 @@ def test_unsaved_level_restored_after_tab_closed(new_page, studio):
     page.goto(studio.at("edit"))
     page.get_by_label("Title").fill("Not saved")
     page.keyboard.press("Enter")
+    until(page, lambda: [one["draft"]["title"] for one in from_store(page, "drafts")] == ["Not saved"])
     other = page.context.new_page()
     page.close(run_before_unload=True)
     until(other, page.is_closed)

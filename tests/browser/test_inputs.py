@@ -100,6 +100,7 @@ def test_input_editor_planner_continues_branch_and_exports(editor):
     until(page, lambda: drawn(page) != before, "the action preview")
     page.get_by_role("button", name="Let the planner continue").click()
     page.wait_for_selector("#inputs-status:has-text('won after')")
+    until(page, lambda: len(stored(page)) == 2)
     first, second = stored(page)
     assert (first[:20] == RIGHT).all() and np.array_equal(first[:20], second[:20])
     run = simulate(LEVEL, second)
@@ -185,7 +186,7 @@ def test_input_search_finds_earlier_exit(editor):
     page.get_by_label("Inputs as text").fill("20\n400,R")
     wait_for_status(page, "won after")
     fastest = simulate(LEVEL, np.full(400, RIGHT, np.uint8)).frames
-    assert fastest < simulate(LEVEL, stored(page)[0]).frames
+    until(page, lambda: fastest < simulate(LEVEL, stored(page)[0]).frames)
     drag(page, at(page, 0), at(page, 29))
     page.get_by_role("button", name="Search", exact=True).click()
     until(page, lambda: page.locator(".panel ol li").count() > 0 and len(stored(page)) == 2, "a gain")

@@ -14,7 +14,7 @@ from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.export import export
 from nppsim.studio.library import Library
 
-from browsing import until
+from browsing import from_store, until
 from worlds import corridor
 
 MAX_BYTES = 2 << 20
@@ -88,10 +88,12 @@ def store_run(page, name):
     page.keyboard.press("Enter")
 
 
-def stored_labels(page, site):
+def wait_for_runs(page, site, *labels):
+    """Open the list of runs and wait until it has these labels and no others."""
     page.goto(f"{site}#/replays")
-    page.wait_for_selector("table.runs, .notice")
-    return page.locator("table.runs tbody th").all_inner_texts()
+    if not labels:
+        page.get_by_text("No runs yet").wait_for()
+    until(page, lambda: page.locator("table.runs tbody th").all_inner_texts() == list(labels))
 
 
 def dropped(page, name, data):
@@ -217,7 +219,7 @@ def test_two_tabs_store_runs_and_both_list_them(new_page, site):
     page = new_page()
     other = page.context.new_page()
     other.set_default_timeout(60_000)
-    assert stored_labels(other, site) == []
+    wait_for_runs(other, site)
     page.bring_to_front()  # a hidden tab draws no frames
     for name in ("first", "second"):
         open_level(page, site)
@@ -230,7 +232,7 @@ def test_two_tabs_store_runs_and_both_list_them(new_page, site):
     play(other)
     store_run(other, "third")
     other.get_by_text("Stored in this browser").wait_for()
-    assert stored_labels(page, site) == ["third", "second", "first"]
+    wait_for_runs(page, site, "third", "second", "first")
     other.goto(f"{site}#/replays")
     other.get_by_role("button", name="Remove: second").click()
     until(page, lambda: page.locator("table.runs tbody th").all_inner_texts() == ["third", "first"])
@@ -243,7 +245,7 @@ def test_two_tabs_edit_two_drafts(new_page, site):
         tab.goto(f"{site}#/edit")
         tab.get_by_label("Title").fill(title)
         tab.get_by_label("Title").press("Enter")
-        tab.wait_for_timeout(300)
+        until(tab, lambda: title in [one["draft"]["title"] for one in from_store(tab, "drafts")])  # noqa: B023
     page.reload()
     until(page, lambda: page.get_by_label("Title").input_value() == "one")
     tab.reload()
@@ -266,12 +268,12 @@ def test_exported_data_are_added_in_another_browser(new_page, site, tmp_path):
     other = new_page()
     other.goto(site)
     other.wait_for_selector(".card")
-    for _ in range(2):  # the second time adds nothing
+    for count in (1, 0):  # the second time adds nothing
         dropped(other, "all.json", data)
-        other.locator(".toast.good").last.wait_for()
-    assert stored_labels(other, site) == ["carried"]
+        other.get_by_text(f"{count} runs were added").wait_for()
+    wait_for_runs(other, site, "carried")
     dropped(other, "all.json", json.dumps(json.loads(data) | {"best": [{}]}, separators=(",", ":")).encode())
-    assert '"best" cannot be read' in other.locator(".toast.bad").last.text_content()
+    other.locator(".toast.bad").get_by_text('"best" cannot be read').wait_for()
 
 
 def test_phone_plays_by_touch_without_horizontal_scrolling(new_page, site):

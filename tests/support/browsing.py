@@ -1,4 +1,4 @@
-"""Wait for conditions in a browser; simulate touches."""
+"""Wait for conditions in a browser; read its storage; simulate touches."""
 
 import time
 from importlib.util import find_spec
@@ -17,6 +17,15 @@ def until(page, condition, what=""):
     while not condition():
         assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what or condition}"
         page.wait_for_timeout(_POLL_MS)
+
+
+def from_store(page, function, *arguments):
+    """Call a function of store.js; return its result, which has no typed arrays."""
+    script = """async ([name, ...given]) => {
+        const store = await import(new URL("studio/static/js/store.js", document.baseURI));
+        return store[name](...given);
+    }"""
+    return page.evaluate(script, [function, *arguments])
 
 
 def pinch(page, x, y):
