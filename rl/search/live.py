@@ -86,10 +86,11 @@ class CountedClock:
     """Clock of the game that advances by the prices of what ``search`` simulates and evaluates.
 
     now: time since the level is shown, in s.
+    simulated: number of simulated frames, except for those of look-ahead.
     """
 
     def __init__(self, search: GuidedSearch):
-        self._search, self.now = search, 0.0
+        self._search, self.now, self.simulated = search, 0.0, 0
 
     @contextmanager
     def until(self, seconds: float) -> Iterator[FrameBudget]:
@@ -97,14 +98,18 @@ class CountedClock:
         evaluated = self._search.evaluated
         budget = CountedBudget(self._search, int(max(seconds - self.now, 0.0) / FRAME_SECONDS))
         yield budget
+        self.simulated += budget.simulated
         self.now += FRAME_SECONDS * budget.simulated + EVALUATION_SECONDS * (self._search.evaluated - evaluated)
 
 
 class MeasuredClock:
-    """Clock of the game that is the wall time of this process, from the construction of the clock."""
+    """Clock of the game that is the wall time of this process, from the construction of the clock.
+
+    simulated: number of simulated frames, except for those of look-ahead.
+    """
 
     def __init__(self, search: GuidedSearch):
-        self._begin = time.monotonic()
+        self._begin, self.simulated = time.monotonic(), 0
 
     @property
     def now(self) -> float:
@@ -114,7 +119,9 @@ class MeasuredClock:
     @contextmanager
     def until(self, seconds: float) -> Iterator[FrameBudget]:
         """Yield a budget that ends at a time of this clock."""
-        yield MeasuredBudget(self._begin + seconds)
+        budget = MeasuredBudget(self._begin + seconds)
+        yield budget
+        self.simulated += budget.simulated
 
 
 COUNTED, MEASURED = "counted", "measured"
@@ -141,17 +148,32 @@ class LivePlay:
     won: True if the last action finishes the level.
     found: number of executed decisions when the search had found the run; None if it found none.
     thoughts: periods of thinking, in order.
+    simulated: number of simulated frames, except for those of look-ahead.
     """
 
     actions: np.ndarray
     won: bool
     found: int | None
     thoughts: list[Thought]
+    simulated: int
 
     @property
     def thought(self) -> float:
         """Thinking time, in s."""
         return sum(one.end - one.begin for one in self.thoughts)
+
+    def timeline(self, decision_seconds: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each decision whether the agent thinks meanwhile, and the number of final decisions from it on.
+
+        decision_seconds: length of a decision, in s.
+        Returns bool[decisions] and int64[decisions].
+        """
+        count = len(self.actions)
+        thinks, planned = np.zeros(count, bool), np.full(count, count)
+        for begin, end, final in self.thoughts:
+            during = slice(int(begin / decision_seconds), int(np.ceil(end / decision_seconds)))
+            thinks[during], planned[during] = True, final
+        return thinks, np.maximum(planned - np.arange(count), 0)
 
 
 @dataclass
@@ -199,7 +221,8 @@ class LivePlayer:
             begin = self._clock.now
             rest, won = self._follow_policy()
             thoughts.append(Thought(begin, self._clock.now, len(self._committed)))
-        return LivePlay(np.array(self._committed + rest, np.int64), won, found if run is not None else None, thoughts)
+        actions = np.array(self._committed + rest, np.int64)
+        return LivePlay(actions, won, found if run is not None else None, thoughts, self._clock.simulated)
 
     @property
     def _due(self) -> int:

@@ -5,7 +5,7 @@ solution.run.inputs, solution.found_by
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -105,6 +105,7 @@ class Solution:
     collecting: int  # number of frames simulated for more gold or a higher score
     evaluated: int  # number of states evaluated by the policy
     foreseen: int  # upper bound of the frames simulated for the observation ``foresight``, which are not counted above
+    thoughts: Sequence[tuple[float, float, int]] = ()  # periods of thinking, for live play (``rl.search.live.Thought``)
 
 
 class Interrupted(KeyboardInterrupt):

@@ -17,7 +17,7 @@ from nppsim.simulate import simulate
 from rl.policy.policy import build_policy
 from rl.search import live
 from rl.search.guided_search import GuidePolicy
-from rl.search.live import MEASURED, LivePlayer, load_kernels
+from rl.search.live import MEASURED, LivePlay, LivePlayer, Thought, load_kernels
 
 from worlds import FLOOR, RIGHT, corridor
 
@@ -92,6 +92,13 @@ def test_late_search_leaves_due_decisions_without_action(monkeypatch):
     assert play.won
     assert play.actions[:14].tolist() == [0] * 14
     assert set(play.actions[16:].tolist()) == {RIGHT}
+
+
+def test_timeline_shows_thinking_and_planned_decisions():
+    thoughts = [Thought(0.0, 2.0, 3), Thought(2.0, 2.5, 5)]
+    thinks, ahead = LivePlay(np.zeros(7, np.int64), True, 2, thoughts, 0).timeline(1.0)
+    assert thinks.tolist() == [True, True, True, False, False, False, False]
+    assert ahead.tolist() == [3, 2, 3, 4, 3, 2, 1]
 
 
 def test_waiting_ends_before_it_is_deadly():
