@@ -71,19 +71,7 @@ class LoadedAgent:
         """Play one episode; see ``StudioAgent``."""
         played = self._play_live(level, seed, live) if live else None
         policy, latest = _recorded(self._policy)
-        sim = BatchSimulator(
-            LevelBank([level], least_time=GAME_TIME),
-            1,
-            frame_skip=self.frame_skip,
-            observations=policy.observations,
-            reward=self._reward.weights,
-            gamma=self._gamma,
-            threads=1,
-            profile=False,
-            shadow=False,
-            stacking=policy.stacking,
-            foresight=policy.foresight,
-        )
+        sim = self._simulator(level, policy)
         player = (
             with_backtracking(player_of(policy, 1, PATIENCE), sim, HORIZON)
             if played is None
@@ -128,6 +116,22 @@ class LoadedAgent:
             before, frames_before = terms, frames
             while pending and (over or len(pending) > HORIZON):
                 yield pending.pop(0)
+
+    def _simulator(self, level: Level, policy: AgentPolicy) -> BatchSimulator:
+        """Return an environment on a level for a copy of the policy."""
+        return BatchSimulator(
+            LevelBank([level], least_time=GAME_TIME),
+            1,
+            frame_skip=self.frame_skip,
+            observations=policy.observations,
+            reward=self._reward.weights,
+            gamma=self._gamma,
+            threads=1,
+            profile=False,
+            shadow=False,
+            stacking=policy.stacking,
+            foresight=policy.foresight,
+        )
 
     def _play_live(self, level: Level, seed: int, clock: str) -> LivePlay:
         """Play an episode live.  Raises AgentError for exported networks and recurrent policies."""
