@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from nppsim.actions import ACTION_INPUT
+from nppsim.bank import LevelBank
 from nppsim.errors import ConfigError
 from nppsim.io.files import check_output_folder, locked, new_folder, replacing, table, write_json
 from nppsim.io.progress import progress_bar
@@ -42,6 +43,7 @@ from nppsim.settings import Parser, check_settings, same_setting, setting
 from nppsim.simulate import simulate
 from rl import plugins
 from rl.config import ExperimentConfig, VideoConfig
+from rl.evaluation.breakdown import losses, losses_text
 from rl.policy.player import PickledPolicy
 from rl.search.guided_search import GuidePolicy
 from rl.search.levels import SolveTask, read_tasks
@@ -50,6 +52,7 @@ from rl.search.solve import Interrupted, Solution, SolveSettings, solve
 
 SOURCE = "solve"  # "source" in the metadata of demonstrations
 LIVE = "live play"  # ``Solution.found_by`` of runs of --live
+LEFT = ("level", "support", "found by", "why it failed")  # columns with text
 REPLAYS, FILMS, ROUTES = "replays", "films", "routes"  # sub-folders of --out
 
 
@@ -217,9 +220,9 @@ def _play_live(agent: GuidePolicy, seed: int, clock: str, level: Level) -> Solut
         run = verified(player.search.bank, WinningRun(play.actions, inputs), None, play.simulated)
     evaluated = player.search.evaluated
     frames, found_by = (None, "") if run is None else (run.frames, LIVE)
-    return Solution(
-        run, TIME, found_by, frames, play.simulated, 0, 0, 0, evaluated, evaluated * agent.foreseen, play.thoughts
-    )
+    lost = [] if play.won else losses([play.record((level, ""), agent.frame_skip)])
+    counts = play.simulated, 0, 0, 0, evaluated, evaluated * agent.foreseen
+    return Solution(run, TIME, found_by, frames, *counts, lost, play.thoughts)
 
 
 def _solutions(
@@ -302,7 +305,19 @@ def file_stem(name: str, used: set[str]) -> str:
     return stem
 
 
-def rows(solved: Iterable[Solved]) -> list[dict[str, Any]]:
+def why_it_failed(one: Solved) -> str | None:
+    """Describe in one line why a level is not finished; None if it is."""
+    if one.solution.run is not None:
+        return None
+    bank = LevelBank([one.task.level])
+    if not bank.reachable[0]:
+        return "no path leads via an exit switch to its exit"
+    return (
+        losses_text(one.solution.losses, float(bank.path_length[0])) or "the budget is too small: the agent finishes it"
+    )
+
+
+def rows(solved: Sequence[Solved]) -> list[dict[str, Any]]:
     """Return the rows of the result table, one per level."""
     return [
         {
@@ -321,6 +336,7 @@ def rows(solved: Iterable[Solved]) -> list[dict[str, Any]]:
             "simulated to find": found["finding"],
             "to shorten": found["shortening"],
             **({} if found["objective"] == TIME else {"for gold": found["collecting"]}),
+            **({} if all(other.solution.run for other in solved) else {"why it failed": why_it_failed(one)}),
             **({"thought, s": f"{thinking_time(one.solution):.2f}"} if one.solution.thoughts else {}),
         }
         for one in solved
@@ -375,7 +391,11 @@ def summary_text(solved: Sequence[Solved]) -> str:
     found = rows(solved)
     shown = [[f"{value:,}" if isinstance(value, int) else "-" if value is None else value for value in row.values()]
              for row in found]  # fmt: skip
-    parts = [table(list(found[0]), shown, "llrrrrrrrlrrr"[: len(found[0])]), "", *summary(solved)]
+    parts = [
+        table(list(found[0]), shown, "".join("l" if name in LEFT else "r" for name in found[0])),
+        "",
+        *summary(solved),
+    ]
     if len(solved) == 1 and solved[0].solution.run and solved[0].task.recorded is not None:
         difference, *_ = compare_replays(solved[0].task.recorded, solved[0].replay)
         parts += ["", "A is the recording, B the run found", difference_text(difference)]

@@ -13,7 +13,7 @@ Decisions for which thinking came too late have no action.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,8 @@ from nppsim.generate import generate
 from nppsim.levels.level import Level
 from nppsim.physics.outcomes import WON
 from nppsim.planner.search import WinningRun
+from rl.evaluation.results import EpisodeRecord
+from rl.evaluation.suite import CHEAPEST, EvaluationSuite
 from rl.policy.backtracking import with_backtracking
 from rl.policy.constants import HORIZON, PATIENCE
 from rl.policy.player import player_of
@@ -140,6 +142,19 @@ class Thought(NamedTuple):
     planned: int
 
 
+class _Recorded:
+    """Policy that plays recorded actions, int64[decisions], in one environment."""
+
+    observations = CHEAPEST
+
+    def __init__(self, actions: np.ndarray):
+        self._actions = iter(actions)
+
+    def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+        """See ``rl.evaluation.suite.Policy``."""
+        return np.array([next(self._actions)])
+
+
 @dataclass(frozen=True)
 class LivePlay:
     """An episode of live play.
@@ -161,6 +176,12 @@ class LivePlay:
     def thought(self) -> float:
         """Thinking time, in s."""
         return sum(one.end - one.begin for one in self.thoughts)
+
+    def record(self, pair: tuple[Level, str], frame_skip: int) -> EpisodeRecord:
+        """Return the record of the episode.  pair: the level and its category."""
+        suite = EvaluationSuite([pair], frame_skip=frame_skip, num_envs=1, threads=1, patience=0, horizon=0)
+        (record,) = suite.run(_Recorded(self.actions), deterministic=True)
+        return replace(record, thoughts=self.thoughts)
 
     def timeline(self, decision_seconds: float) -> tuple[np.ndarray, np.ndarray]:
         """Return for each decision whether the agent thinks meanwhile, and the number of final decisions from it on.

@@ -13,7 +13,6 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from hardware import DEVICES
@@ -36,7 +35,7 @@ from rl.evaluation.breakdown import Ending, by_contents, endings, format_endings
 from rl.evaluation.comparison import compare, comparison_table
 from rl.evaluation.levels import Pairs, read_pairs
 from rl.evaluation.results import ALL, EpisodeRecord, LevelWins, Stats, by_category_and_support, format_table
-from rl.evaluation.suite import CHEAPEST, EvaluationSuite, NoOpPolicy, RandomPolicy
+from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
 from rl.policy.backtracking import MAX_HORIZON
 from rl.policy.checkpoint import load_policy
@@ -277,25 +276,10 @@ def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[
     return played
 
 
-class _Recorded:
-    """Policy that plays recorded actions, int64[decisions], in one environment."""
-
-    observations = CHEAPEST
-
-    def __init__(self, actions: np.ndarray):
-        self._actions = iter(actions)
-
-    def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
-        """See ``rl.evaluation.suite.Policy``."""
-        return np.array([next(self._actions)])
-
-
 def _play_live(agent: GuidePolicy, settings: PlaySettings, number: int, pair: tuple[Level, str]) -> EpisodeRecord:
     """Play a level live; return the record of the episode.  number: index of the level."""
     played = LivePlayer(pair[0], agent, settings.seed, settings.clock).play()
-    suite = EvaluationSuite([pair], frame_skip=agent.frame_skip, num_envs=1, threads=1, patience=0, horizon=0)
-    (record,) = suite.run(_Recorded(played.actions), deterministic=True)
-    return replace(record, level_index=number, thoughts=played.thoughts)
+    return replace(played.record(pair, agent.frame_skip), level_index=number)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -385,6 +369,8 @@ def episode_entry(number: int, episode: EpisodeRecord, ending: Ending) -> dict[s
         "category": episode.category,
         "outcome": episode.outcome,
         "cause": ending.cause,
+        "x": ending.x,
+        "y": ending.y,
         "switch_taken": ending.switch_taken,
         "path_covered": episode.covered,
         "frames": episode.frames,

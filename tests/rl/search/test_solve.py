@@ -453,6 +453,10 @@ def test_unsolved_level_gives_exit_status_1(script, place, capsys):
     text = capsys.readouterr().out
     assert "not found" in text
     assert "solved 0 of 1" in text
+    (facts,) = json.loads((place / "out/results.json").read_text())["levels"]
+    for loss in facts["losses"]:
+        assert f"{loss['cause']} " in text
+    assert "why it failed" in text
     assert not (place / "out/replays").exists()
 
 
