@@ -94,5 +94,7 @@ def test_losses_are_grouped_by_cause_with_place_and_covered_path():
     assert (mine.x, mine.y) == tuple(run.position[-1])
     assert (loop.cause, loop.episodes, loop.covered) == (LOOP, 1, 150.0)
     assert losses_text([mine], 300.0) == f"2 × mine at ({mine.x:.0f}, {mine.y:.0f}) after 75 of 300 px"
-    assert (loop.x, loop.y) == tuple(run.position[0])  # inputs without a key
+    assert (loop.x, loop.y) == tuple(
+        simulate(level, waited.inputs).position[4]
+    )  # after the last decision with progress
     assert losses([record(corridor())]) == []
