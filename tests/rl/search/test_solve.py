@@ -436,11 +436,27 @@ def test_interruption_saves_the_shortest_run(script, place, capsys, monkeypatch)
     assert replay.frames == shortest[0].frames
 
 
+def test_command_plays_live(script, place, capsys):
+    command = ["levels/mined/odd/000000.map", "--agent", "agent.safetensors", "--out", "out", "--films", "0"]
+    assert script.main([*command, "--live", "counted"]) == 0
+    assert "1 by live play" in capsys.readouterr().out
+    facts = json.loads((place / "out/results.json").read_text())["levels"][0]
+    played = nppsim.simulate(MINED, Replay.load(place / "out/replays/mined_odd_000000.replay").inputs)
+    assert played.won
+    assert played.frames == facts["frames"]
+    (begin, end, planned), *_ = facts["thoughts"]
+    assert 0 == begin < end <= (planned + 1) / 15
+
+
 def test_unsolved_level_gives_exit_status_1(script, place, capsys):
     assert script.main(["levels/simplest/000000.map", *QUICK, "--budget", "10"]) == 1
     text = capsys.readouterr().out
     assert "not found" in text
     assert "solved 0 of 1" in text
+    (facts,) = json.loads((place / "out/results.json").read_text())["levels"]
+    for loss in facts["losses"]:
+        assert f"{loss['cause']} " in text
+    assert "why it failed" in text
     assert not (place / "out/replays").exists()
 
 
@@ -459,6 +475,7 @@ def test_unsolved_level_gives_exit_status_1(script, place, capsys):
         (["levels", *QUICK, "--demonstrations", "./out"], "error: --demonstrations out: is the folder of --out"),
         (["levels", *QUICK, "--demonstrations", "levels"], "error: --demonstrations levels: is not empty"),
         (["levels", *QUICK, "--objective", "gold"], "error: argument --objective: invalid choice: 'gold'"),
+        (["levels", *QUICK, "--live", "counted"], "error: --live counted: plays without --objective"),
         (["levels", *QUICK, "--budget", "0"], "error: --budget 0: give a whole number of at least 1"),
         (["levels", *QUICK, "--out", "agent.safetensors/x"], "error: --out agent.safetensors/x: cannot be written"),
         (["levels"], "error: the following arguments are required: --agent"),

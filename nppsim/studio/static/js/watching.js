@@ -38,8 +38,8 @@ export class Watching {
     this.work = new AbortController(); // ends the work for earlier runs
   }
 
-  /** Show runs: {agent: card, seed, deterministic}, {planner: true or objective}, {replay: number},
-   *  {recording: number} or {label, inputs}. */
+  /** Show runs: {agent: card, seed, deterministic, live: clock of live play or ""}, {planner: true or objective},
+   *  {replay: number}, {recording: number} or {label, inputs}. */
   show(requests) {
     this.work.abort();
     this.work = new AbortController();
@@ -108,6 +108,7 @@ export class Watching {
     one.log = layout && new DecisionLog(layout);
     const number = this.runs.indexOf(one);
     this.player.add(emptyRun(label, RUN_COLOURS[number % RUN_COLOURS.length], this.level.start));
+    if (one.request.live) this.player.runs[one.index].decisions = one.log.decisions;
     if (number === 0) this.player.follow(one.index); // also if another run was ready earlier
     if (this.player.runs.length === 1) this.player.play();
   }
