@@ -10,6 +10,7 @@ import pytest
 
 import nppsim
 from nppsim.__main__ import main
+from nppsim.errors import BROKEN_PIPE
 from nppsim.generate import generate
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.pictures import render
@@ -324,6 +325,14 @@ def test_module_lists_commands():
     done = subprocess.run([sys.executable, "-m", "nppsim", "--help"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0
     assert all(command in done.stdout for command in ("verify", "simulate", "bench", "render", "generate"))
+
+
+def test_closed_pipe_ends_a_command_without_a_message():
+    command = [sys.executable, "-m", "nppsim", "levels", str(ROOT / "datasets" / "dev")]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as started:
+        started.stdout.close()
+        assert started.stderr.read() == b""
+    assert started.returncode == BROKEN_PIPE
 
 
 def test_plan_invalid_settings_print_one_line(files, capsys):
