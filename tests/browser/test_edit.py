@@ -304,7 +304,7 @@ def test_mirror_and_kinds_equal_simulator(modules, starter):
         return [...Array(256).keys()].map(mirroredTile);
     }"""
     assert modules.evaluate(tiles) == MIRRORED.tolist()
-    table = "async () => [...(await import('/studio/static/js/level_model.js')).KINDS]"
+    table = "async () => [...(await import('/studio/static/js/kinds.js')).KINDS]"
     known = dict(map(tuple, modules.evaluate(table)))
     assert {kind for kind, what in known.items() if not what.get("leftOut")} == {kinds.NINJA, *kinds.CREATING}
     assert {kind for kind, what in known.items() if what.get("leftOut")} == set(kinds.WITHOUT_EFFECT)

@@ -13,6 +13,9 @@ const REPORT_MS = 200;
 const SHOWN = 12; // levels in the table of a category, lowest success rate first
 
 export class Deaths {
+  /** @type {Scene} */
+  scene; // of the heat map of a category
+
   /** levels: cards of all levels.
    *  heat: called with the positions of the deaths on this level, or null.  name: function that returns a level's
    *  name. */
@@ -52,6 +55,7 @@ export class Deaths {
     this.meter = element("div", { class: "meter", hidden: true }, this.progress);
     this.status = element("p", { class: "small", "aria-live": "polite" });
     this.more = element("div");
+    this.table = element("tbody");
     this.panel = element(
       "section",
       { class: "panel deaths" },
@@ -105,7 +109,9 @@ export class Deaths {
       this.levels.map(async (id) => levelOf(id === this.level.id ? this.level : await get(`levels/${id}`))),
     );
     const agent = this.agents.find(({ id }) => id === this.agent.value);
-    let [endings, reported] = [[], 0];
+    /** @type {any[][]} */
+    let endings = [];
+    let reported = 0;
     for await (const { ending } of play(agent, { levels, episodes: each, endingsOnly: true }, signal)) {
       if (ending) endings.push(ending);
       const now = performance.now();
@@ -147,7 +153,6 @@ export class Deaths {
         role: "img",
         "aria-label": "Deaths on the stage, of all levels together",
       });
-      this.table = element("tbody");
       this.more.replaceChildren(canvas, table(["level", "won", "died"], {}, this.table));
       this.scene?.destroy();
       this.scene = new Scene(canvas);
@@ -156,7 +161,7 @@ export class Deaths {
         tiles: this.level.tiles.map((row) => row.map(() => 0)),
         entities: [],
         left_out: [],
-        start: { ...this.level.start, c: {} },
+        start: { ...this.level.start, looks: [] },
       });
       this.scene.fit("stage");
     }

@@ -54,6 +54,8 @@ export class DecisionPanels {
       this.note,
     );
     this.boxes = element("div", { class: "overlays" });
+    /** @type {{key: string, canvas: HTMLCanvasElement, figure: HTMLElement}[]} */
+    this.shown = []; // pictures
     this.policy.append(this.boxes);
     this.pictures = element("div", { class: "pictures" });
     this.numbers = element("details", { ontoggle: () => this.showNumbers() }, element("summary", { text: "Numbers" }));

@@ -9,9 +9,10 @@ import { Editor } from "./editor_state.js";
 import { askToDrop, chooseLevel, saveInFolder, showKeys } from "./editor_dialogs.js";
 import { showPalette, showProperties } from "./editor_palette.js";
 import { element, takesKeys } from "./elements.js";
-import { History, KINDS, draftOf, emptyState, stateOf } from "./level_model.js";
+import { KINDS } from "./kinds.js";
+import { History, draftOf, emptyState, stateOf } from "./level_model.js";
 import { aboutLevel, addMaps, fileName, saveFile } from "./library.js";
-import { bytes } from "./recording.js";
+import { bytes } from "./arrays.js";
 import { copyLink } from "./share.js";
 import { drafts, putDraft, removeDrafts, removeLevels, storedRuns } from "./store.js";
 
@@ -19,13 +20,14 @@ const ZOOM = 1.3;
 const DAY_MS = 86_400_000;
 const STORED = "nppsim.draft"; // in sessionStorage: id of this tab's draft
 const lockOf = (id) => `nppsim ${id}`; // Web Lock that a tab holds while it edits a draft
+/** @type {Editor | null} */
 let stored = null; // the Editor; survives a change of the view
+/** @type {{id: string, state: any} | null} */
 let tried = null; // {id, state} of the level that was played or saved last
 
 export async function show(view, studio, id) {
-  stored ??= await restored(studio);
-  const editor = stored;
-  const isCurrent = id && tried?.id === id && tried.state === editor.state;
+  const editor = (stored ??= await restored(studio));
+  const isCurrent = tried && tried.id === id && tried.state === editor.state;
   if (id && !isCurrent && (editor.history.isSaved || (await askToDrop()))) await load(editor, studio, id);
   if (id) history.replaceState(null, "", "#/edit"); // so that "back" returns to the current level
 
@@ -80,6 +82,7 @@ export async function show(view, studio, id) {
     if (document.activeElement !== title.lastChild) title.lastChild.value = editor.state.title;
     here.textContent ||= editor.whatIsHere();
   };
+  /** @type {(event: any) => void} */
   const say = ({ detail }) => {
     here.textContent = detail;
   };
@@ -107,6 +110,7 @@ async function restored(studio) {
   await removeDrafts(all.filter((one) => one.saved && Date.now() - one.changed > DAY_MS).map(({ id }) => id));
   const found = all.filter(({ id, saved }) => !saved || id === own);
   found.sort((a, b) => Number(b.id === own) - Number(a.id === own));
+  /** @type {(typeof found)[number] | null} */
   let mine = null;
   for (const one of found) if (!mine && (await locked(one.id))) mine = one;
   const editor = new Editor(new History(mine ? stateOf(mine.draft) : emptyState()));

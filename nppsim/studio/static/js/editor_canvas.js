@@ -3,7 +3,8 @@
 import { isOnStage, tileOf } from "./editor_state.js";
 import { drawEntity, drawingOrder, drawLeftOut } from "./figures.js";
 import { documentOf, pixels } from "./level_document.js";
-import { NINJA, STEP, STEPS_PER_TILE, emptyState, place, placeOf } from "./level_model.js";
+import { NINJA, STEP, STEPS_PER_TILE } from "./kinds.js";
+import { emptyState, place, placeOf } from "./level_model.js";
 import { Gait, drawNinja } from "./ninja.js";
 import { Pen } from "./pen.js";
 import { Scene } from "./scene.js";
@@ -308,9 +309,9 @@ function boxOf({ column, row, width, height }) {
   return [TILE * (column + 1), TILE * (row + 1), TILE * width, TILE * height];
 }
 
-/** Draw an entity in its start state at a position in steps.  pending: the door or exit, if the position is its
- *  switch's. */
-function drawFigure(pen, entity, at, pending = null) {
+/** Draw an entity in its start state at a position in steps.
+ *  @param {any} [pending] - the door or exit, if the position is its switch's */
+function drawFigure(pen, entity, at, pending) {
   if (!isOnStage(at)) return;
   if (entity.kind === NINJA) {
     const [x, y] = pixels(at);

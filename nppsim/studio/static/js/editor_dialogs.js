@@ -5,7 +5,7 @@ import { get, post } from "./api.js";
 import { element } from "./elements.js";
 import { draftOf } from "./level_model.js";
 import { allLevels, openFile } from "./library.js";
-import { text as base64 } from "./recording.js";
+import { text as base64 } from "./arrays.js";
 import { drafts } from "./store.js";
 
 const KEYS = [
@@ -58,7 +58,7 @@ function ask(title, contents, buttons) {
   });
 }
 
-const button = (value, text, kind = null) => element("button", { value, text, class: kind });
+const button = (value, text, kind) => element("button", { value, text, class: kind });
 
 export function showKeys() {
   const rows = KEYS.map(([keys, does]) =>

@@ -3,16 +3,8 @@
 
 import { drawIcon } from "./editor_canvas.js";
 import { element } from "./elements.js";
-import {
-  KINDS,
-  STEPS_PER_TILE,
-  STEPS_X,
-  STEPS_Y,
-  TILE_NAMES,
-  TURN_NAMES,
-  describe,
-  placeOf,
-} from "./level_model.js";
+import { KINDS, STEPS_PER_TILE, STEPS_X, STEPS_Y, nameOf } from "./kinds.js";
+import { TILE_NAMES, TURN_NAMES, describe, placeOf } from "./level_model.js";
 import { coloursOf, onThemeChange } from "./pen.js";
 import { NUM_TILES } from "./tiles.js";
 
@@ -73,7 +65,7 @@ export function showPalette(panel, editor) {
     for (const { button, what } of tiles) button.setAttribute("aria-pressed", drawing && what.tile === editor.tile);
     for (const { button, what } of entities)
       button.setAttribute("aria-pressed", editor.tool === "entity" && what.entity.kind === editor.entity.kind);
-    hand.textContent = TOOLS.find(([name]) => name === editor.tool)[3];
+    hand.textContent = TOOLS.find(([name]) => name === editor.tool)?.[3] ?? "";
   };
   const endTheme = onThemeChange(paint);
   editor.addEventListener("change", update);
@@ -156,7 +148,7 @@ export function showProperties(panel, editor) {
 }
 
 function describeTool(editor) {
-  if (editor.tool === "entity") return KINDS.get(editor.entity.kind).name;
+  if (editor.tool === "entity") return nameOf(editor.entity.kind);
   return ["tile", "fill"].includes(editor.tool) ? `tile ${editor.tile}, ${TILE_NAMES[editor.tile]}` : editor.tool;
 }
 

@@ -14,6 +14,13 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
+/** Return the element of the page with an id. */
+export function byId(id) {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`the page has no element #${id}`);
+  return found;
+}
+
 /** Create a panel with an optional heading. */
 export function panel(title, ...content) {
   return element("section", { class: "panel" }, title ? element("h2", { text: title }) : null, ...content);

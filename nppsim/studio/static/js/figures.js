@@ -5,7 +5,7 @@
  * aim: [x, y, sign] of a laser, turret or shooting drone as in nppsim/physics/aims.py, or null.
  */
 
-import { turned } from "./pen.js";
+import { turned } from "./arrays.js";
 
 const [ARMED, DORMANT] = [0, 1]; // states of mines
 const [LOCKED, WARNING, BEAM, TRACE, ROCKET] = [2, 3, 4, 5, 6]; // signs of an aim; 1 is a moving crosshair

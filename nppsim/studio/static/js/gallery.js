@@ -1,16 +1,16 @@
 /* The gallery of levels with search, filters and sorting.  Pictures are drawn when they become visible. */
 
 import { get } from "./api.js";
-import { runDocument } from "./documents.js";
 import { allLevels } from "./library.js";
-import { removeLevels, storedPars } from "./store.js";
+import { putTargets, removeLevels, storedPars } from "./store.js";
 import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { onThemeChange } from "./pen.js";
 import { planned } from "./planner.js";
 import { Player } from "./player.js";
-import { bytes } from "./recording.js";
-import { isReached, removeTargets, storedTargets, targetText } from "./targets.js";
+import { Recording } from "./recording.js";
+import { bytes } from "./arrays.js";
+import { isReached, targetText } from "./targets.js";
 import { Scene } from "./scene.js";
 
 const PAGE = 120; // cards created at a time
@@ -54,7 +54,7 @@ const chosen = {
   size: "any",
   par: "any",
   success: "any",
-  order: null,
+  order: "",
   top: 0,
 }; // survives a change of the view
 
@@ -102,9 +102,9 @@ export async function show(root, studio, category) {
     );
     return undefined;
   }
-  chosen.order ??= film ? "variety" : "as in the folder"; // the film's level is one of those shipped with nppsim
+  chosen.order ||= film ? "variety" : "as in the folder"; // the film's level is one of those shipped with nppsim
   const level = film && (await loadLevel(film.level));
-  const shown = film && { run: runDocument(level, bytes(film.inputs), film.label), level };
+  const shown = film && { run: new Recording(level, { label: film.label, inputs: bytes(film.inputs) }), level };
   const gallery = new Gallery(root, studio, { levels, own, problems, runs: await success(studio) }, shown);
   return () => gallery.destroy();
 }
@@ -125,6 +125,10 @@ async function success(studio) {
 }
 
 class Gallery {
+  made = 0; // number of cards that have been created
+  /** @type {(card: any) => HTMLElement} */
+  make; // creates a card
+
   /** own: ids of levels that are stored in the browser.  film: {run, level} that is played above the levels,
    *  or null. */
   constructor(root, studio, { levels, own, problems, runs }, film) {
@@ -134,7 +138,6 @@ class Gallery {
     this.runs = runs;
     this.shown = [];
     this.painter = new Painter();
-    this.targetOf = storedTargets();
     this.cards = element("ul", { class: "cards" });
     this.more = element("div", { class: "more" }); // more cards are created when it becomes visible
     this.count = element("p", { class: "muted small", role: "status" });
@@ -174,13 +177,10 @@ class Gallery {
 
   /** Count the levels whose best runs reach their targets. */
   async countTargets() {
-    const wanted = this.levels.filter(this.targetOf);
+    const wanted = this.levels.filter(({ target }) => target);
     if (!wanted.length) return;
-    const reached = await Promise.all(wanted.map((card) => isReached(card.id, this.targetOf(card))));
-    const remove = () => {
-      removeTargets();
-      this.studio.go(location.hash);
-    };
+    const reached = await Promise.all(wanted.map(({ id, target }) => isReached(id, target)));
+    const remove = () => putTargets([]).then(() => this.studio.go(location.hash), this.studio.failed);
     this.targets.hidden = false;
     this.targets.replaceChildren(
       `${reached.filter(Boolean).length} of ${wanted.length} at or below target `,
@@ -318,9 +318,8 @@ class Gallery {
     const showPar = () => (par.textContent = card.par === null ? "" : `par ${seconds(card.par)} · `);
     showPar();
     if (card.par === null) this.painter.findPar(picture, card, showPar);
-    const target = this.targetOf(card);
     const text = [
-      target && `target ${targetText(target)}`,
+      card.target && `target ${targetText(card.target)}`,
       card.code,
       `${card.extent[0]} × ${card.extent[1]}`,
       card.code || card.name.startsWith(`${category}/`) ? null : category,

@@ -5,16 +5,15 @@
 
 import { continued } from "./agents.js";
 import { get, whileCompiling } from "./api.js";
-import { PlayedRun, runDocument } from "./documents.js";
 import { element, panel, seconds } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { findRun } from "./library.js";
 import { levelOf, search } from "./planner.js";
-import { addRun, putBranches, storedBranches } from "./store.js";
+import { putBranches, storedBranches } from "./store.js";
 import { storeDialog } from "./store_dialog.js";
 import { Player, RUN_COLOURS } from "./player.js";
-import { concatenated } from "./arrays.js";
-import { bytes, emptyRun } from "./recording.js";
+import { bytes, concatenated } from "./arrays.js";
+import { Recording } from "./recording.js";
 import { INPUTS } from "./input_byte.js";
 import { InputCanvas } from "./input_canvas.js";
 import { changed, changeTo } from "./input_history.js";
@@ -53,6 +52,11 @@ export async function show(root, studio, id, kind, number) {
 }
 
 class InputEditor {
+  /** @type {StateTable} */
+  states;
+  /** @type {SearchPanel} */
+  search;
+
   constructor(root, studio, level, branches) {
     this.studio = studio;
     this.level = level;
@@ -76,8 +80,8 @@ class InputEditor {
       },
     });
     this.canvas.canvas.addEventListener("keydown", (event) => this.key(event));
-    this.played = new PlayedRun(level);
-    this.player = new Player(this.stage, { level, runs: [emptyRun("", null, level.start)] });
+    this.run = new Recording(level);
+    this.player = new Player(this.stage, { level, runs: [this.run] });
     this.player.overlay = (at) => this.overlay(at);
     this.player.canvas.addEventListener("click", (event) => {
       if (this.search.goal !== "point") return;
@@ -99,10 +103,6 @@ class InputEditor {
     return this.branches[this.chosen];
   }
 
-  get run() {
-    return this.player.runs[0].recording;
-  }
-
   // -------------------------------------------------------------------------------------------------------------------
   // The run
 
@@ -110,15 +110,14 @@ class InputEditor {
   sync() {
     this.store();
     const { inputs } = this.branch;
-    const frame = Math.min(firstDifference(this.played.inputs, inputs), this.run.frames);
+    const frame = firstDifference(this.run.inputs, inputs);
     const began = performance.now();
     try {
-      const part = this.played.edit(frame, inputs.subarray(frame));
+      this.run.edit(frame, inputs.subarray(frame));
       this.took = performance.now() - began;
       this.actionPreview = null;
-      this.run.truncate(frame);
-      this.player.frame = this.cursor; // extend() draws it
-      this.player.extend(0, [part]);
+      this.player.frame = this.cursor; // update() draws it
+      this.player.update(0);
     } catch (error) {
       this.studio.failed(error);
     }
@@ -284,15 +283,16 @@ class InputEditor {
   /** Show where each of the six actions leads from the cursor. */
   showActionPreview() {
     const frame = Math.min(this.cursor, this.run.frames);
-    this.actionPreview = { frame, branches: this.played.preview(frame, ACTION_BYTES, PREVIEW_FRAMES) };
+    this.actionPreview = { frame, branches: this.run.preview(frame, ACTION_BYTES, PREVIEW_FRAMES) };
     this.player.seek(frame);
   }
 
   overlay(frame) {
     const { goal, point } = this.search;
     const showPoint = (pen) => goal === "point" && pen.ring(point, 8, 1.6, pen.colours.blue);
-    if (this.actionPreview?.frame !== frame) return { over: showPoint };
-    const { branches } = this.actionPreview;
+    const preview = this.actionPreview;
+    if (!preview || preview.frame !== frame) return { over: showPoint };
+    const { branches } = preview;
     return {
       over: (pen) => {
         showPoint(pen);
@@ -330,21 +330,9 @@ class InputEditor {
     this.compared = index;
     if (index !== null) {
       const { inputs, name } = this.branches[index];
-      this.player.add(runDocument(this.level, inputs, name));
+      this.player.add(new Recording(this.level, { label: name, inputs }));
     }
     this.refresh();
-  }
-
-  storeRun() {
-    const { outcome, frames } = this.run;
-    const run = { inputs: this.played.inputs, outcome, gold: this.run.gold(frames) };
-    const game = {
-      level: this.level,
-      run,
-      frame: { o: outcome, f: frames },
-      store: (label) => addRun(this.level, { label, ...run }),
-    };
-    return storeDialog(game);
   }
 
   store() {
@@ -445,13 +433,12 @@ class InputEditor {
     const begin = Math.min(this.cursor, this.run.frames);
     const old = this.branch.inputs;
     const play = (inputs) => {
-      this.player.extend(0, [this.played.extend(inputs)]);
+      this.run.play(inputs);
+      this.player.update(0);
       this.player.seek(this.run.frames);
       return this.run.outcome === "running";
     };
-    this.played.edit(begin, []);
-    this.run.truncate(begin);
-    this.player.frame = begin;
+    this.run.rewind(begin);
     play([]);
     this.recordButton.setAttribute("aria-pressed", "true");
     this.status.textContent = "Recording begins with your first key; escape ends it.";
@@ -478,7 +465,7 @@ class InputEditor {
       markers: branch.markers,
     });
     this.player.stops = branch.markers.filter(({ note }) => note === BREAKPOINT).map(({ frame }) => frame);
-    this.states.show(this.played, Math.min(this.cursor, run.frames), branch.markers);
+    this.states.show(this.run, Math.min(this.cursor, run.frames), branch.markers);
     if (document.activeElement !== this.text) this.text.value = toText(branch.inputs, branch.markers);
     this.note.value = branch.markers.find(({ frame }) => frame === this.cursor)?.note ?? "";
     this.undo.disabled = !branch.undo.length;
@@ -662,7 +649,7 @@ class InputEditor {
             element(
               "div",
               { class: "bar" },
-              button("Store run …", "store, then download as replay or attract file", () => this.storeRun()),
+              button("Store run …", "store, then download as replay or attract file", () => storeDialog(this.run)),
               element("a", { class: "button", href: `#/play/${this.level.id}`, text: "Play" }),
             ),
           ),

@@ -5,7 +5,7 @@
  */
 
 import { LEFT, RIGHT } from "./input_byte.js";
-import { turned } from "./pen.js";
+import { turned } from "./arrays.js";
 
 const [STANDING, RUNNING, BRAKING, JUMPING, FALLING, WALL_SLIDING, DEAD, DYING, CELEBRATING, DISABLED] =
   Array(10).keys();
@@ -50,7 +50,8 @@ export class Gait {
     this.pose = POSES[STANDING];
   }
 
-  /** Return the look after the next frame.  The arguments are n and i (input byte) of its frame document. */
+  /** Return the look after the next frame.
+   *  @param {number[]} ninja - ninjaOf (documents.js)  @param {number} keys - input byte */
   after([x, y, vx, , state, floorX, floorY, airborne], keys) {
     const wanted = keys & LEFT ? -1 : keys & RIGHT ? 1 : 0;
     if ((state === RUNNING || state === WALL_SLIDING) && wanted) this.facing = wanted;

@@ -1,13 +1,13 @@
 /* View "Runs": lists stored runs and replays, and shows one of them, with the other runs of its level. */
 
 import { features, get } from "./api.js";
-import { PlayedRun, runDocument } from "./documents.js";
 import { score } from "./clock.js";
 import { element, researchPanel, seconds } from "./elements.js";
 import { loadLevel, loadRun } from "./engine.js";
 import { allLevels, findRun, saveFile } from "./library.js";
 import { Player } from "./player.js";
-import { bytes } from "./recording.js";
+import { Recording } from "./recording.js";
+import { bytes } from "./arrays.js";
 import { copyLink } from "./share.js";
 import { exportAll, removeRun, storedRuns } from "./store.js";
 import { demonstrate, saveRun } from "./store_dialog.js";
@@ -32,7 +32,7 @@ export async function show(root, studio, kind, number) {
 
 async function watch(root, studio, stored, path) {
   const level = await loadLevel(stored.level);
-  const run = runDocument(level, bytes(stored.inputs), stored.label);
+  const run = new Recording(level, { label: stored.label, inputs: bytes(stored.inputs) });
   const place = element("div");
   const others = element("div", { class: "bar others" });
   root.append(
@@ -209,9 +209,9 @@ class Results {
       const run = this.runs.get(line);
       try {
         const { level: id, inputs } = await findRun(run.path);
-        const played = new PlayedRun(await loadLevel(id));
-        const { g = 0, o = "running" } = played.step(bytes(inputs)).at(-1) ?? {};
-        Object.assign(run, { outcome: o, gold: g, score: o === "won" ? score(played.inputs.length, g) : null });
+        const played = new Recording(await loadLevel(id), { inputs: bytes(inputs) });
+        const [{ outcome, frames }, gold] = [played, played.gold()];
+        Object.assign(run, { outcome, gold, score: outcome === "won" ? score(frames, gold) : null });
         showResult(line, run);
       } catch (error) {
         line.title = error.message;

@@ -46,7 +46,7 @@ class RunView {
     this.stage = element("div");
     this.playing = element("p", { class: "small muted" });
     this.panels = new DecisionPanels({
-      seek: (frame) => this.watching?.player.seek(Math.round(frame)),
+      seek: (frame) => this.watching?.seek(frame),
       changed: () => {},
     });
     this.live = element(
@@ -216,7 +216,7 @@ class RunView {
   /** When an episode has been shown to its end, the next begins; not while the user looks at it. */
   settled() {
     clearTimeout(this.next);
-    if (!this.watching?.runs || !this.watching.done) return;
+    if (!this.watching?.done) return;
     const { player } = this.watching;
     this.next = setTimeout(() => {
       if (player.frame >= player.last) this.play().catch(this.studio.failed);

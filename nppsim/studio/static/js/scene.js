@@ -10,6 +10,7 @@
  * when one of them changes, and moving entities in each frame.
  */
 
+import { element } from "./elements.js";
 import { MOVING, drawEntity, drawLeftOut, drawingOrder } from "./figures.js";
 import { drawNinja } from "./ninja.js";
 import { Pen, coloursOf, onThemeChange } from "./pen.js";
@@ -24,16 +25,23 @@ const MOST_SCALE = 16; // maximum zoom, screen px per level px
 const OTHER_OPACITY = 0.6;
 
 export class Scene {
+  /** @type {World} */
+  start; // state at the start of the level
+  /** @type {Path2D} */
+  outline; // of the tiles
+  shown = [0, 0, STAGE.width, STAGE.height]; // part of the level in a fitted view, [left, top, right, bottom], px
+
   /** view: {x, y, scale}: level position in the middle of the canvas, and CSS px per level px. */
   constructor(canvas) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d", { alpha: false });
     this.level = null;
     this.view = { x: STAGE.width / 2, y: STAGE.height / 2, scale: 1 };
+    /** @type {string | null} */
     this.fitted = "level"; // "level", "stage", or null for a view chosen by the user
     this.last = {};
-    this.tiles = document.createElement("canvas"); // cached picture of the tiles
-    this.still = document.createElement("canvas"); // cached picture of the tiles and static entities
+    this.tiles = element("canvas"); // cached picture of the tiles
+    this.still = element("canvas"); // cached picture of the tiles and static entities
     this.endTheme = onThemeChange(() => {
       this.colours = coloursOf(canvas);
       this.redraw();

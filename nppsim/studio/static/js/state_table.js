@@ -52,17 +52,17 @@ export class StateTable {
     });
   }
 
-  /** Show the rows around a frame.  played: a PlayedRun.  markers: [{frame, note}]. */
-  show(played, cursor, markers) {
+  /** Show the rows around a frame.  run: a Recording.  markers: [{frame, note}]. */
+  show(run, cursor, markers) {
     const first = Math.max(cursor - AROUND, 0);
-    const rows = played.states(first, Math.min(cursor + AROUND, played.inputs.length));
-    this.body.replaceChildren(...rows.map((ninja, i) => this.row(ninja, first + i, played, cursor, markers)));
+    const rows = run.states(first, Math.min(cursor + AROUND, run.frames));
+    this.body.replaceChildren(...rows.map((ninja, i) => this.row(ninja, first + i, run, cursor, markers)));
     const current = /** @type {HTMLElement} */ (this.body.children[cursor - first]);
     if (current) this.root.scrollTop = current.offsetTop - this.root.clientHeight / 2;
   }
 
-  row(ninja, frame, played, cursor, markers) {
-    const byte = played.inputs[frame] ?? 0;
+  row(ninja, frame, run, cursor, markers) {
+    const byte = run.inputs[frame] ?? 0;
     const buffer = (frames) => (frames < 0 ? "–" : frames);
     const cells = [
       frame,

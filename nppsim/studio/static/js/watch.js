@@ -9,7 +9,7 @@ import { loadLevel } from "./engine.js";
 import { allLevels } from "./library.js";
 import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
-import { text as base64 } from "./recording.js";
+import { text as base64 } from "./arrays.js";
 import { storedRuns } from "./store.js";
 import { Watching } from "./watching.js";
 
@@ -55,10 +55,7 @@ class Watch {
     this.back = () => studio.go(location.hash);
     document.addEventListener("studioback", this.back);
     this.panels = new DecisionPanels({
-      seek: (frame) => {
-        this.watching.player.pause();
-        this.watching.player.seek(Math.round(frame));
-      },
+      seek: (frame) => this.watching.seek(frame),
       changed: () => this.watching.player?.seek(this.watching.player.frame),
     });
     this.deaths = new Deaths({
@@ -252,16 +249,15 @@ class Watch {
   }
 
   /** Compare the first run with the others. */
-  compare([first, ...others]) {
+  compare(runs) {
+    const [first, ...others] = runs;
     this.difference.hidden = true;
     for (const other of others) {
-      const labels = [first, other].map(({ index }) => this.watching.player.runs[index].recording.label);
-      this.showDifference(labels, difference(this.level, first.played.inputs, other.played.inputs));
+      this.showDifference(first.run.label, other.run.label, difference(this.level, first.run.inputs, other.run.inputs));
     }
   }
 
-  showDifference(labels, { inputs_part: inputs, positions_part: positions, marks, total }) {
-    const [first, other] = labels;
+  showDifference(first, other, { inputs_part: inputs, positions_part: positions, marks, total }) {
     const jump = (frame) =>
       frame === null
         ? "never"
@@ -269,10 +265,7 @@ class Watch {
             type: "button",
             class: "quiet",
             text: `frame ${frame}`,
-            onclick: () => {
-              this.watching.player.pause();
-              this.watching.player.seek(frame);
-            },
+            onclick: () => this.watching.seek(frame),
           });
     const lead = (frames) => (frames === null ? "–" : `${frames > 0 ? "+" : ""}${frames}`);
     const rows = marks.map(({ remaining_px: left, frame_a: frame, lead: ahead }) =>

@@ -8,12 +8,11 @@
 import { play } from "./agents.js";
 import { get, whileCompiling } from "./api.js";
 import { DecisionLog } from "./decision_panels.js";
-import { PlayedRun } from "./documents.js";
 import { draw, gridPicture, pathPicture } from "./overlays.js";
 import { PLANNERS, levelOf, planned } from "./planner.js";
 import { Player, RUN_COLOURS } from "./player.js";
-import { concatenated } from "./arrays.js";
-import { bytes, emptyRun } from "./recording.js";
+import { bytes, concatenated } from "./arrays.js";
+import { Recording } from "./recording.js";
 import { addBest } from "./store.js";
 
 const REWARD_FRAMES = 40; // frames for which a reward is displayed
@@ -21,17 +20,24 @@ const HIDDEN_TERMS = new Set(["time", "shaping", "closest"]); // terms of almost
 const HEAT = { cell: 12, columns: 88, rows: 50 };
 
 export class Watching {
-  /** root: element for the player.  level: level document.  panels: panels of decisions, or null.
-   *  changed: called when a run begins, ends or fails.
-   *  ended: called with the runs that have not failed when all have ended. */
-  constructor(root, level, { failed, panels = null, changed = () => {}, ended = (_) => {} }) {
+  /** @type {Player} */
+  player; // of the runs that are shown
+  stopPolling = () => {};
+
+  /**
+   * @param {HTMLElement} root - for the player
+   * @param {any} level - level document
+   * @param {{failed: (error: Error) => void, panels: import("./decision_panels.js").DecisionPanels,
+   *   changed: () => void, ended?: (runs: any[]) => void}} on - changed: called when a run begins, ends or fails.
+   *   ended: called with the runs that have not failed when all have ended
+   */
+  constructor(root, level, { failed, panels, changed, ended = () => {} }) {
     this.level = level;
     this.failed = failed;
     this.panels = panels;
     this.changed = changed;
     this.ended = ended;
     this.root = root;
-    this.player = null;
     this.heat = null;
     this.paths = new Map();
     this.runs = [];
@@ -44,14 +50,14 @@ export class Watching {
     this.work.abort();
     this.work = new AbortController();
     this.player?.destroy();
-    this.runs = requests.map((request) => ({ request, index: null, played: null, log: null, over: null, error: null }));
+    this.runs = requests.map((request) => ({ request, index: null, run: null, log: null, over: null, error: null }));
     this.paths = new Map();
     this.root.replaceChildren();
     this.player = new Player(this.root, { level: this.level });
     this.player.overlay = (frame) => this.overlay(frame);
     this.player.growing = true;
     this.player.state.textContent = "getting ready …";
-    this.stopPolling?.();
+    this.stopPolling();
     this.stopPolling = whileCompiling((text) => (this.player.state.textContent = text));
     const { signal } = this.work;
     for (const one of this.runs) this.play(one, signal).catch((error) => signal.aborted || this.fail(one, error));
@@ -60,8 +66,14 @@ export class Watching {
 
   destroy() {
     this.work.abort();
-    this.stopPolling?.();
+    this.stopPolling();
     this.player?.destroy();
+  }
+
+  /** Stop at a frame. */
+  seek(frame) {
+    this.player.pause();
+    this.player.seek(Math.round(frame));
   }
 
   get done() {
@@ -75,7 +87,7 @@ export class Watching {
       signal.throwIfAborted();
       this.begin(one, label);
       this.extend(one, inputs);
-      this.end(one, one.played.game.outcome);
+      this.end(one, one.run.outcome);
       return;
     }
     for await (const message of play(agent, { ...request, levels: [levelOf(this.level)] }, signal)) {
@@ -103,24 +115,24 @@ export class Watching {
   begin(one, label, layout = null) {
     this.stopPolling();
     one.index = this.player.runs.length;
-    one.played = new PlayedRun(this.level);
-    one.played.edit(0, []);
     one.log = layout && new DecisionLog(layout);
     const number = this.runs.indexOf(one);
-    this.player.add(emptyRun(label, RUN_COLOURS[number % RUN_COLOURS.length], this.level.start));
+    one.run = new Recording(this.level, { label, colour: RUN_COLOURS[number % RUN_COLOURS.length] });
+    this.player.add(one.run);
     if (number === 0) this.player.follow(one.index); // also if another run was ready earlier
     if (this.player.runs.length === 1) this.player.play();
   }
 
   extend(one, inputs) {
-    this.player.extend(one.index, [one.played.extend(inputs)]);
-    if (one.log && this.followed === one) this.panels?.updateCharts();
+    one.run.play(inputs);
+    this.player.update(one.index);
+    if (one.log && this.followed === one) this.panels.updateCharts();
   }
 
   /** End a run; the outcome may be a time-out, which the simulator does not know. */
   end(one, outcome) {
     one.over = outcome;
-    this.player.runs[one.index].recording.outcome = outcome;
+    one.run.outcome = outcome;
     this.score(one);
     this.settle();
   }
@@ -145,19 +157,17 @@ export class Watching {
   }
 
   /** Add an agent's run that has won to the best runs. */
-  score({ request: { agent }, index, over }) {
+  score({ request: { agent }, run, over }) {
     if (!agent || over !== "won") return;
-    const { recording } = this.player.runs[index];
-    const { frames } = recording;
-    const run = { kind: "agent", name: agent.name, frames, gold: recording.gold(frames) };
-    addBest(this.level.id, run).catch(this.failed);
+    const { frames } = run;
+    addBest(this.level.id, { kind: "agent", name: agent.name, frames, gold: run.gold() }).catch(this.failed);
   }
 
   /** Return the drawing functions for a frame; also report the frame to the panels. */
   overlay(frame) {
     const one = this.followed;
-    if (this.panels && this.panels.log !== (one?.log ?? null)) this.panels.set(one?.log ?? null);
-    this.panels?.seek(frame);
+    if (this.panels.log !== (one?.log ?? null)) this.panels.set(one?.log ?? null);
+    this.panels.seek(frame);
     const decision = one?.log?.at(frame);
     return {
       under: (pen) => this.under(pen, one, frame, decision),
@@ -170,8 +180,8 @@ export class Watching {
       pen.context.imageSmoothingEnabled = true;
       pen.context.drawImage(this.heat, 0, 0, HEAT.columns * HEAT.cell, HEAT.rows * HEAT.cell);
     }
-    if (!decision || !this.panels) return;
-    const at = this.player.runs[one.index].recording.points[decision.f];
+    if (!decision) return;
+    const at = one.run.points[decision.f];
     if (this.panels.chosen.has("paths")) {
       const paths = one.log.pathsAt(frame);
       if (paths && !this.paths.has(paths)) this.paths.set(paths, pathPicture(paths.lengths));
@@ -183,16 +193,16 @@ export class Watching {
   }
 
   over(pen, one, frame, decision) {
-    if (!decision || !this.panels) return;
-    const { recording } = this.player.runs[one.index];
+    if (!decision) return;
+    const { points, frames } = one.run;
     if (this.panels.chosen.has("hazards") && "hazards" in decision.s) {
-      draw.hazards(pen, recording.points[decision.f], decision.s, one.log.layout);
+      draw.hazards(pen, points[decision.f], decision.s, one.log.layout);
     }
     for (let i = decision.index; i >= 0; i--) {
       const { r } = one.log.decisions[i];
-      const end = one.log.decisions[i + 1]?.f ?? recording.frames;
+      const end = one.log.decisions[i + 1]?.f ?? frames;
       if (frame - end > REWARD_FRAMES) break;
-      if (frame >= end) this.drawRewards(pen, recording.points[end], r, (frame - end) / REWARD_FRAMES);
+      if (frame >= end) this.drawRewards(pen, points[end], r, (frame - end) / REWARD_FRAMES);
     }
   }
 
