@@ -214,8 +214,12 @@ export class Kernels {
             `got ${value.dtype} with ${value.shape?.length}`,
         );
       const numbers = [0, 0, count(value.shape), value.itemSize, value.address, ...value.shape, ...value.strides];
-      numbers.forEach((number, i) => view.setBigInt64(slot + SLOT * i, BigInt(number), true));
-      return slot + SLOT * numbers.length;
+      for (const number of numbers) {
+        view.setUint32(slot, number, true);
+        view.setUint32(slot + 4, 0, true);
+        slot += SLOT;
+      }
+      return slot;
     }
     if (type === "float64") view.setFloat64(slot, value, true);
     else view.setBigInt64(slot, BigInt(value), true);

@@ -1,6 +1,6 @@
 // Model of the level that is being edited: states, operations on them, and the undo history.  Independent of the page.
 //
-// A state is an immutable draft (nppsim/studio/drafts.py): {title, tiles: Uint8Array(23 * 42), spawn: [x, y] | null,
+// A state is an immutable draft: {title, tiles: Uint8Array(23 * 42), spawn: [x, y] | null,
 // entities: [{kind, x, y, orientation, mode, switch?}]}.  Operations return a new state, or the same one if nothing
 // changes.  Positions of entities are in steps of 6 px from the outer corner of the border; tiles are (column, row)
 // without the border.

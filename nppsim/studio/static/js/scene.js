@@ -2,8 +2,7 @@
  *
  *     const scene = new Scene(canvas);
  *     scene.setLevel(level);                              // a level document
- *     const world = new World(level);                     // world.js: state from frame documents
- *     world.apply(frame);
+ *     const world = recording.seek(60);                   // state after 60 frames
  *     scene.draw({ world, others: [{ look, colour, label }], trails: [{ points, colour }] });
  *
  * A change of the canvas size or of the theme redraws the last picture.  Tiles are drawn once per view, static entities
