@@ -131,7 +131,8 @@ class Dense {
     this.sums = new Float64Array(outputs);
     this.values = new Float32Array(outputs);
     // work space: the inputs other than 0, and where their rows begin
-    [this.used, this.rows] = [new Float64Array(inputs + INPUTS_TOGETHER), new Int32Array(inputs + INPUTS_TOGETHER)];
+    this.used = new Float64Array(inputs + INPUTS_TOGETHER);
+    this.rows = new Int32Array(inputs + INPUTS_TOGETHER);
   }
 
   /** Return the outputs, which the next call overwrites. */

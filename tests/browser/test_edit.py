@@ -330,7 +330,7 @@ def test_drawn_document_equals_played_document(modules, starter):
         for i, entity in enumerate(drawn["entities"]):
             other = sent["entities"][index[placed(entity)]]
             assert (entity.get("door"), entity["kind"]) == (other.get("door"), other["kind"])
-            assert drawn["start"]["c"][str(i)][0] == sent["start"]["c"][str(index[placed(entity)])][0]
+            assert drawn["start"]["looks"][i][0] == sent["start"]["looks"][index[placed(entity)]][0]
 
 
 def everything():

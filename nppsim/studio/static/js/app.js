@@ -13,7 +13,7 @@
  */
 
 import { ROOT, features, get, isSite, useAddress, whileCompiling } from "./api.js";
-import { byId, element, takesKeys } from "./elements.js";
+import { byId, div, element, takesKeys } from "./elements.js";
 import { openFile, resolveId } from "./library.js";
 import { openLink } from "./share.js";
 import { coloursSwitch, themeSwitch } from "./theme.js";
@@ -84,7 +84,7 @@ async function showView() {
     else link.removeAttribute("aria-current");
   }
   document.title = `${wanted.title} · nppsim studio`;
-  const root = element("div", { class: "root" }); // a new one per view, so that a slow view cannot fill a later one's
+  const root = div("root"); // a new one per view, so that a slow view cannot fill a later one's
   view.replaceChildren(root);
   const loading = notice("Loading", "The view is being loaded.");
   const timer = setTimeout(() => view.append(loading), NOTICE_DELAY_MS);
@@ -116,7 +116,7 @@ async function showView() {
 }
 
 function notice(title, text) {
-  return element("div", { class: "notice" }, element("h1", { text: title }), element("p", { text }));
+  return div("notice", element("h1", { text: title }), element("p", { text }));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

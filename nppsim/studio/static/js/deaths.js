@@ -2,7 +2,7 @@
 
 import { play } from "./agents.js";
 import { get } from "./api.js";
-import { element, table } from "./elements.js";
+import { actionButton, div, element, selectOf, table } from "./elements.js";
 import { levelOf } from "./planner.js";
 import { Scene } from "./scene.js";
 import { heatPicture } from "./watching.js";
@@ -29,27 +29,12 @@ export class Deaths {
     this.endings = [];
     this.levels = [];
     this.total = 0;
-    this.agent = element(
-      "select",
-      { "aria-label": "Agent" },
-      agents.map(({ id, name: text }) => element("option", { value: id, text })),
-    );
-    this.where = element(
-      "select",
-      { "aria-label": "Where" },
-      element("option", { value: "level", text: "this level" }),
-      level.category ? element("option", { value: "category", text: `all of ${level.category}` }) : null,
-    );
-    this.episodes = element(
-      "select",
-      { "aria-label": "Episodes" },
-      EPISODES.map((count) => element("option", { value: count, text: `${count} episodes` })),
-    );
-    this.button = element("button", {
-      type: "button",
-      text: "Start",
+    this.agent = selectOf("Agent", agents.map(({ id, name: text }) => [id, text]));
+    const places = [["level", "this level"], ["category", `all of ${level.category}`]];
+    this.where = selectOf("Where", level.category ? places : places.slice(0, 1));
+    this.episodes = selectOf("Episodes", EPISODES.map((count) => [count, `${count} episodes`]));
+    this.button = actionButton("Start", () => (this.counting ? this.stop() : this.count()), {
       title: "let the agent play these episodes and mark where they end",
-      onclick: () => (this.counting ? this.stop() : this.count()),
     });
     this.progress = element("i");
     this.meter = element("div", { class: "meter", hidden: true }, this.progress);
@@ -60,7 +45,7 @@ export class Deaths {
       "section",
       { class: "panel deaths" },
       element("h2", { text: "Where it dies" }),
-      element("div", { class: "bar" }, this.agent, this.where, this.episodes, this.button),
+      div("bar", this.agent, this.where, this.episodes, this.button),
       this.meter,
       this.status,
       this.more,

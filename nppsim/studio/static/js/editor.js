@@ -8,7 +8,7 @@ import { showChecks } from "./editor_checks.js";
 import { Editor } from "./editor_state.js";
 import { askToDrop, chooseLevel, saveInFolder, showKeys } from "./editor_dialogs.js";
 import { showPalette, showProperties } from "./editor_palette.js";
-import { element, takesKeys } from "./elements.js";
+import { actionButton, div, element, takesKeys } from "./elements.js";
 import { KINDS } from "./kinds.js";
 import { History, draftOf, emptyState, stateOf } from "./level_model.js";
 import { aboutLevel, addMaps, fileName, saveFile } from "./library.js";
@@ -39,27 +39,14 @@ export async function show(view, studio, id) {
     "aria-describedby": "editor-here",
   });
   const here = element("span", { id: "editor-here", class: "small", role: "status" });
-  const tools = element("div", { class: "hud bar" });
-  const stage = element(
-    "section",
-    { class: "stage", "aria-label": "Level" },
-    canvas,
-    tools,
-    element("div", { class: "keys" }, here),
-  );
+  const tools = div("hud bar");
+  const stage = element("section", { class: "stage", "aria-label": "Level" }, canvas, tools, div("keys", here));
   const [checks, palette, properties, file] = ["Check", "Tools", "Properties", "Level"].map((label) =>
     element("section", { class: "panel", "aria-label": label }),
   );
   properties.classList.add("properties");
   file.classList.add("file");
-  view.append(
-    element(
-      "div",
-      { class: "split editor" },
-      stage,
-      element("div", { class: "panels" }, checks, properties, palette, file),
-    ),
-  );
+  view.append(div("split editor", stage, div("panels", checks, properties, palette, file)));
 
   const drawn = new EditorCanvas(canvas, editor);
   const commands = commandsOf(editor, drawn, studio, await features());
@@ -69,7 +56,7 @@ export async function show(view, studio, id) {
   file.append(
     element("h2", { text: "Level" }),
     title,
-    element("div", { class: "bar" }, ...commands.filter(({ words }) => words).map(makeWords)),
+    div("bar", ...commands.filter(({ words }) => words).map(makeWords)),
   );
   const ends = [
     showPalette(palette, editor),
@@ -279,19 +266,16 @@ function press(event, commands) {
 
 function makeButton(command) {
   const { title, hint, keys, main, run } = command;
-  return element("button", {
-    type: "button",
+  return actionButton(title, run, {
     class: main ? "primary" : title.length < 2 ? "icon" : null,
-    text: title,
     title: `${hint} (${keys[0]})`,
     "aria-label": hint,
     "aria-keyshortcuts": keys[0].replace("Ctrl", "Control"),
-    onclick: run,
   });
 }
 
 function makeWords({ words, keys, run }) {
-  return element("button", { type: "button", text: words, title: keys ? `${words} (${keys[0]})` : null, onclick: run });
+  return actionButton(words, run, { title: keys ? `${words} (${keys[0]})` : null });
 }
 
 function titleField(editor) {

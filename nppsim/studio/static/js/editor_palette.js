@@ -2,7 +2,7 @@
  * place. */
 
 import { drawIcon } from "./editor_canvas.js";
-import { element } from "./elements.js";
+import { actionButton, div, element } from "./elements.js";
 import { KINDS, STEPS_PER_TILE, STEPS_X, STEPS_Y, nameOf } from "./kinds.js";
 import { TILE_NAMES, TURN_NAMES, describe, placeOf } from "./level_model.js";
 import { coloursOf, onThemeChange } from "./pen.js";
@@ -21,14 +21,11 @@ const ICON = 30; // CSS px
 /** Fill a panel with tools and palettes; return a function that removes the listeners. */
 export function showPalette(panel, editor) {
   const tools = TOOLS.map(([name, title, key, hint]) =>
-    element("button", {
-      type: "button",
+    actionButton(title, () => editor.choose(name), {
       title: `${hint} (${key})`,
       "aria-label": `${title}: ${hint}`,
       "aria-keyshortcuts": key,
       "data-tool": name,
-      onclick: () => editor.choose(name),
-      text: title,
     }),
   );
   const tiles = Array.from({ length: NUM_TILES }, (_, tile) =>
@@ -94,22 +91,14 @@ export function showProperties(panel, editor) {
   const y = number("y", STEPS_Y, (value) => editor.set({ y: value }));
   const turns = choice("Orientation", (value) => turnTo(value));
   const modes = choice("Mode", (value) => changeTo(value));
-  const remove = element("button", {
-    type: "button",
+  const remove = actionButton("✕", () => editor.remove(), {
     class: "danger icon",
-    text: "✕",
     title: "Remove (Delete)",
     "aria-label": "Remove",
     "aria-keyshortcuts": "Delete",
-    onclick: () => editor.remove(),
   });
   const note = element("p", { class: "small muted" });
-  panel.append(
-    heading,
-    element("div", { class: "bar" }, x.label, y.label, remove),
-    element("div", { class: "bar" }, turns.label, modes.label),
-    note,
-  );
+  panel.append(heading, div("bar", x.label, y.label, remove), div("bar", turns.label, modes.label), note);
 
   const chosen = () => (editor.part?.index >= 0 ? editor.state.entities[editor.part.index] : editor.entity);
   const turnTo = (value) =>

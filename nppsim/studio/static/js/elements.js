@@ -14,6 +14,20 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
+/** Create a div.  name: its class, or "". */
+export const div = (name, ...children) => element("div", { class: name || null }, ...children);
+
+/** Create a button. */
+export const actionButton = (text, onclick, attributes = {}, ...children) =>
+  element("button", { type: "button", text, onclick, ...attributes }, ...children);
+
+/** Create a select element.  choices: [value, text] of each option.  choose: called with the chosen value. */
+export function selectOf(label, choices, choose = (_) => {}, chosen = choices[0]?.[0]) {
+  const options = choices.map(([value, text]) => element("option", { value, text, selected: value === chosen }));
+  const made = element("select", { "aria-label": label, onchange: () => choose(made.value) }, options);
+  return made;
+}
+
 /** Return the element of the page with an id. */
 export function byId(id) {
   const found = document.getElementById(id);

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { allLevels } from "./library.js";
 import { putTargets, removeLevels, storedPars } from "./store.js";
-import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
+import { SUPPORT, actionButton, div, element, seconds, selectOf, takesKeys } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { onThemeChange } from "./pen.js";
 import { planned } from "./planner.js";
@@ -87,9 +87,8 @@ export async function show(root, studio, category) {
   if (!levels.some((card) => categoryOf(card) === chosen.category)) chosen.category = "";
   if (!levels.length) {
     root.append(
-      element(
-        "div",
-        { class: "notice" },
+      div(
+        "notice",
         element("h1", { text: "No levels yet" }),
         element(
           "p",
@@ -139,13 +138,12 @@ class Gallery {
     this.shown = [];
     this.painter = new Painter();
     this.cards = element("ul", { class: "cards" });
-    this.more = element("div", { class: "more" }); // more cards are created when it becomes visible
+    this.more = div("more"); // more cards are created when it becomes visible
     this.count = element("p", { class: "muted small", role: "status" });
     this.targets = element("p", { class: "small", hidden: true });
     this.observer = new IntersectionObserver((entries) => entries.some((one) => one.isIntersecting) && this.add());
-    const page = element(
-      "div",
-      { class: "page" },
+    const page = div(
+      "page",
       this.bar(),
       problems.map((text) => element("p", { class: "warn small", text })),
       this.count,
@@ -184,7 +182,7 @@ class Gallery {
     this.targets.hidden = false;
     this.targets.replaceChildren(
       `${reached.filter(Boolean).length} of ${wanted.length} at or below target `,
-      element("button", { type: "button", class: "quiet small", text: "Remove the targets", onclick: remove }),
+      actionButton("Remove the targets", remove, { class: "quiet small" }),
     );
   }
 
@@ -205,9 +203,8 @@ class Gallery {
       oninput: () => this.choose("search", this.search.value),
       onkeydown: (event) => event.key === "Enter" && this.cards.querySelector("a")?.click(),
     });
-    return element(
-      "div",
-      { class: "bar" },
+    return div(
+      "bar",
       this.search,
       this.chooser("category", "Category", [["", "all categories"], ...categories.map((one) => [one, one])]),
       this.levels.some(({ episode }) => episode)
@@ -243,30 +240,21 @@ class Gallery {
       ),
       element("span", { class: "spacer" }),
       this.own.length
-        ? element("button", {
-            type: "button",
-            class: "quiet",
-            text: this.own.length === 1 ? "Forget the opened level" : `Forget the ${this.own.length} opened levels`,
-            title: "remove opened and linked levels from this browser; stored runs stay",
-            onclick: () => removeLevels(this.own).then(() => this.studio.go(location.hash), this.studio.failed),
-          })
+        ? actionButton(
+            this.own.length === 1 ? "Forget the opened level" : `Forget the ${this.own.length} opened levels`,
+            () => removeLevels(this.own).then(() => this.studio.go(location.hash), this.studio.failed),
+            { class: "quiet", title: "remove opened and linked levels from this browser; stored runs stay" },
+          )
         : null,
       file,
-      element("button", {
-        type: "button",
-        onclick: () => file.click(),
-        text: "Open files …",
+      actionButton("Open files …", () => file.click(), {
         title: "levels, packs, replays, attract files; or drop them on the page",
       }),
     );
   }
 
   chooser(name, label, choices) {
-    const options = choices.map(([value, text]) =>
-      element("option", { value, text, selected: value === chosen[name] }),
-    );
-    const made = element("select", { "aria-label": label, onchange: () => this.choose(name, made.value) }, options);
-    return made;
+    return selectOf(label, choices, (value) => this.choose(name, value), chosen[name]);
   }
 
   choose(name, value) {
@@ -402,18 +390,16 @@ class GalleryFilm {
       "section",
       { class: "film" },
       place,
-      element(
-        "div",
-        {},
+      div(
+        "",
         element("h1", { text: "Levels with the exact physics of N++" }),
         element("p", {
           text:
             `Here ${run.label} plays one of the levels below. ` +
             "It learned from recorded runs, then from its own episodes.",
         }),
-        element(
-          "div",
-          { class: "bar" },
+        div(
+          "bar",
           element("a", { class: "button primary", href: `#/play/${level.id}`, text: "Beat it" }),
           element("a", { class: "button", href: `#/watch/${level.id}`, text: "Watch how it decides" }),
           element("a", { class: "button", href: "#/edit", text: "Draw a level" }),

@@ -5,7 +5,7 @@
 
 import { continued } from "./agents.js";
 import { get, whileCompiling } from "./api.js";
-import { element, panel, seconds } from "./elements.js";
+import { actionButton, div, element, panel, seconds } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { findRun } from "./library.js";
 import { levelOf, search } from "./planner.js";
@@ -401,7 +401,10 @@ class InputEditor {
   mark(note) {
     const others = this.branch.markers.filter(({ frame }) => frame !== this.cursor);
     const markers = note ? [...others, { frame: this.cursor, note }] : others;
-    this.change(this.branch.inputs, markers.sort((a, b) => a.frame - b.frame));
+    this.change(
+      this.branch.inputs,
+      markers.sort((a, b) => a.frame - b.frame),
+    );
   }
 
   /** Move the cursor to the next marker (by = 1) or the one before (by = -1). */
@@ -506,37 +509,33 @@ class InputEditor {
           this.list();
         },
       });
-      const drop = element("button", {
-        type: "button",
-        class: "quiet icon",
-        text: "×",
-        "aria-label": `Remove ${branch.name}`,
-        disabled: this.branches.length < 2,
-        onclick: () => {
+      const drop = actionButton(
+        "×",
+        () => {
           this.branches.splice(index, 1);
           this.compare(null);
           this.choose(Math.min(this.chosen - (index < this.chosen ? 1 : 0), this.branches.length - 1));
         },
-      });
+        { class: "quiet icon", "aria-label": `Remove ${branch.name}`, disabled: this.branches.length < 2 },
+      );
       const compares = element("label", { class: "small muted" }, compare, "compare");
-      return element("div", { class: "branch" }, choose, name, compares, drop);
+      return div("branch", choose, name, compares, drop);
     };
     this.rows.replaceChildren(...this.branches.map(row));
   }
 
   build(root) {
     const button = (words, title, act) =>
-      element("button", {
-        type: "button",
-        text: words,
-        title,
-        onclick: (event) => {
+      actionButton(
+        words,
+        (event) => {
           act(event.currentTarget);
           this.canvas.canvas.focus();
         },
-      });
+        { title },
+      );
     this.stage = element("div");
-    this.place = element("div", { class: "input-lanes" });
+    this.place = div("input-lanes");
     this.status = element("p", { class: "small", role: "status", id: "inputs-status" });
     this.rows = element("div");
     this.states = new StateTable((frame) => {
@@ -570,15 +569,14 @@ class InputEditor {
       gain: (inputs, label, isFirst) => this.showGain(inputs, label, isFirst),
       failed: this.studio.failed,
     });
-    this.recordButton = element("button", {
-      type: "button",
-      text: "Record while playing",
-      title: "play on from the cursor with the keys of the game; the frames after it are replaced",
-      onclick: (event) => {
+    this.recordButton = actionButton(
+      "Record while playing",
+      (event) => {
         event.currentTarget.blur();
         this.record();
       },
-    });
+      { title: "play on from the cursor with the keys of the game; the frames after it are replaced" },
+    );
     this.undo = button("Undo", "ctrl+Z", () => this.history("undo", "redo"));
     this.redo = button("Redo", "ctrl+Y", () => this.history("redo", "undo"));
     const loadAgents = async (made) => {
@@ -592,20 +590,17 @@ class InputEditor {
       );
     };
     root.replaceChildren(
-      element(
-        "div",
-        { class: "split inputs" },
-        element("div", { class: "field" }, this.stage, this.place, this.status, this.states.root),
-        element(
-          "div",
-          { class: "panels" },
+      div(
+        "split inputs",
+        div("field", this.stage, this.place, this.status, this.states.root),
+        div(
+          "panels",
           element(
             "section",
             { class: "panel" },
             element("h1", { text: this.level.name }),
-            element(
-              "div",
-              { class: "bar" },
+            div(
+              "bar",
               this.undo,
               this.redo,
               button("Insert", "insert frames without keys", () => this.insert()),
@@ -617,17 +612,15 @@ class InputEditor {
           panel(
             "Branches",
             this.rows,
-            element(
-              "div",
-              { class: "bar" },
+            div(
+              "bar",
               button("Branch from this", "B", () => this.fork()),
             ),
           ),
           panel(
             "From the cursor",
-            element(
-              "div",
-              { class: "bar" },
+            div(
+              "bar",
               this.recordButton,
               button("Try all six actions", "F", () => this.showActionPreview()),
               button("Let the planner continue", "search for a run from here", (made) => this.proceed({}, made)),
@@ -646,9 +639,8 @@ class InputEditor {
           ),
           panel(
             "Export",
-            element(
-              "div",
-              { class: "bar" },
+            div(
+              "bar",
               button("Store run …", "store, then download as replay or attract file", () => storeDialog(this.run)),
               element("a", { class: "button", href: `#/play/${this.level.id}`, text: "Play" }),
             ),

@@ -1,6 +1,6 @@
 /* Panel "Improve": searches in a worker for better inputs of the selected frames (input_search.js). */
 
-import { element, panel, seconds } from "./elements.js";
+import { actionButton, div, element, panel, seconds, selectOf } from "./elements.js";
 import { GOALS } from "./input_search.js";
 import { levelOf } from "./planner.js";
 import { messagesOf } from "./work.js";
@@ -24,25 +24,13 @@ export class SearchPanel {
     this.failed = failed;
     this.point = level.spawn;
     this.work = null; // ends the search
-    this.goals = element(
-      "select",
-      { "aria-label": "Goal" },
-      Object.entries(GOALS).map(([value, text]) => element("option", { value, text })),
-    );
-    this.button = element("button", {
-      type: "button",
-      text: "Search",
+    this.goals = selectOf("Goal", Object.entries(GOALS));
+    this.button = actionButton("Search", () => (this.work ? this.work.abort() : this.start().catch(this.failed)), {
       title: "try shifts, toggled keys and random changes of the selected frames",
-      onclick: () => (this.work ? this.work.abort() : this.start().catch(this.failed)),
     });
     this.status = element("p", { class: "small", role: "status" });
     this.gains = element("ol", { class: "small" });
-    this.panel = panel(
-      "Improve the selected frames",
-      element("div", { class: "bar" }, this.goals, this.button),
-      this.status,
-      this.gains,
-    );
+    this.panel = panel("Improve the selected frames", div("bar", this.goals, this.button), this.status, this.gains);
   }
 
   destroy() {

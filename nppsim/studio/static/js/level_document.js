@@ -28,10 +28,7 @@ export function documentOf(state) {
     if (one.kind === EXIT) {
       const exit = add(entity, ACTIVE);
       const [x, y] = pixels(one.switch);
-      entity.switch = add(
-        { kind: "exit switch", type: EXIT_SWITCH, x, y, orientation: 0, mode: 0, exit },
-        ACTIVE,
-      );
+      entity.switch = add({ kind: "exit switch", type: EXIT_SWITCH, x, y, orientation: 0, mode: 0, exit }, ACTIVE);
     } else {
       add(entity, bitsOf(one.kind));
     }

@@ -98,23 +98,12 @@ export function drawNinja(pen, look, colour = pen.colours.ink, band = pen.colour
   const [x, y] = head;
   const flutter = 0.8 * Math.sin(2 * look.stride);
   pen.line(
-    place([
-      [x - 2.4, y - 0.3],
-      [x - 4.6, y + 0.2 + flutter],
-      [x - 6.4, y - 0.4 - flutter],
-    ]),
+    place([[x - 2.4, y - 0.3], [x - 4.6, y + 0.2 + flutter], [x - 6.4, y - 0.4 - flutter]]),
     band,
     1.3,
   );
   pen.disc(place([head])[0], 2.9, colour);
-  pen.line(
-    place([
-      [x - 2.1, y - 0.5],
-      [x + 2.3, y - 0.3],
-    ]),
-    band,
-    1.2,
-  );
+  pen.line(place([[x - 2.1, y - 0.5], [x + 2.3, y - 0.3]]), band, 1.2);
 }
 
 function drawFallen(pen, [x, y], colour, band, age) {

@@ -154,32 +154,13 @@ function steepest(field, x, y) {
 
 /** @type {(pen: import("./pen.js").Pen, at: number[], colour: string) => void} */
 function cross(pen, [x, y], colour) {
-  pen.line(
-    [
-      [x - 2.5, y - 2.5],
-      [x + 2.5, y + 2.5],
-    ],
-    colour,
-    1.2,
-  );
-  pen.line(
-    [
-      [x - 2.5, y + 2.5],
-      [x + 2.5, y - 2.5],
-    ],
-    colour,
-    1.2,
-  );
+  pen.line([[x - 2.5, y - 2.5], [x + 2.5, y + 2.5]], colour, 1.2);
+  pen.line([[x - 2.5, y + 2.5], [x + 2.5, y - 2.5]], colour, 1.2);
 }
 
 /** Return the colour of a relative path length: 0 is green, 1 violet. */
 function hue(share) {
-  const stops = [
-    [46, 174, 116],
-    [214, 190, 60],
-    [222, 116, 66],
-    [120, 74, 160],
-  ];
+  const stops = [[46, 174, 116], [214, 190, 60], [222, 116, 66], [120, 74, 160]];
   const at = Math.min(share, 0.9999) * (stops.length - 1);
   const [i, t] = [Math.floor(at), at % 1];
   return stops[i].map((value, k) => Math.round(value + t * (stops[i + 1][k] - value)));

@@ -5,7 +5,7 @@ import { Kernels } from "../../../wasm/kernels.js";
 import { levelFromBytes } from "../../../wasm/level.js";
 import { bytes } from "./arrays.js";
 import { levelDocument } from "./documents.js";
-import { element } from "./elements.js";
+import { div } from "./elements.js";
 import { Player } from "./player.js";
 import { Recording } from "./recording.js";
 
@@ -34,7 +34,7 @@ const seen = new IntersectionObserver((entries) => {
   }
 });
 for (const data of document.querySelectorAll("script.runs")) {
-  const root = element("div", { class: "player" });
+  const root = div("player");
   data.after(root);
   seen.observe(root);
 }

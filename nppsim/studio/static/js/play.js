@@ -4,7 +4,7 @@
 
 import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
-import { element, panel, seconds, supportBanner, table } from "./elements.js";
+import { actionButton, div, element, panel, seconds, selectOf, supportBanner, table } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { INPUTS } from "./input_byte.js";
 import { RecordedRuns, drawIfBest } from "./recorded_runs.js";
@@ -490,24 +490,14 @@ export class Play {
     this.caps = INPUTS.map(({ label }) => element("kbd", { text: label }));
     this.attempt = element("dd");
     this.par = element("dd", { class: "par" });
-    this.objective = element(
-      "select",
-      { "aria-label": "Objective of par", onchange: () => this.findPar().catch(this.studio.failed) },
-      [
-        ["time", "time"],
-        ["score", "score"],
-        ["all-gold", "all gold"],
-      ].map(([value, text]) => element("option", { value, text })),
-    );
+    const objectives = [["time", "time"], ["score", "score"], ["all-gold", "all gold"]];
+    this.objective = selectOf("Objective of par", objectives, () => this.findPar().catch(this.studio.failed));
     this.viewButton = button("Closer", "view", { "aria-pressed": false });
     this.pauseButton = button("Pause", "pause");
     this.markButton = button("Practise from here", "mark");
-    this.rates = element(
-      "select",
-      { "aria-label": "Speed", onchange: () => this.setRate(Number(this.rates.value)) },
-      RATES.map((rate) => element("option", { value: rate, text: rate === 1 ? "full speed" : `${rate}× speed` })),
-    );
-    this.bestRuns = element("div", { class: "best" });
+    const rates = RATES.map((rate) => [rate, rate === 1 ? "full speed" : `${rate}× speed`]);
+    this.rates = selectOf("Speed", rates, (rate) => this.setRate(Number(rate)));
+    this.bestRuns = div("best");
     this.player = element("input", {
       type: "text",
       maxlength: 40,
@@ -527,20 +517,16 @@ export class Play {
       ...(this.level.target ? [["target", targetText(this.level.target)]] : []),
     ];
     root.replaceChildren(
-      element(
-        "div",
-        { class: "split play" },
-        element(
-          "div",
-          { class: "field" },
+      div(
+        "split play",
+        div(
+          "field",
           supportBanner(this.level),
-          element(
-            "div",
-            { class: "stage" },
+          div(
+            "stage",
             this.canvas,
-            element(
-              "div",
-              { class: "hud" },
+            div(
+              "hud",
               this.time,
               this.verdict,
               this.bests,
@@ -565,23 +551,16 @@ export class Play {
               element("dt", { text: "attempt" }),
               this.attempt,
             ),
-            element(
-              "div",
-              { class: "bar" },
+            div(
+              "bar",
               button("Restart", "restart", { class: "primary" }),
               this.pauseButton,
               button("Store run …", "store"),
-              element("button", {
-                type: "button",
-                text: "Save GIF",
+              actionButton("Save GIF", (event) => this.saveGif(event.currentTarget), {
                 title: "the last 10 seconds of this run as an animated picture",
-                onclick: (event) => this.saveGif(event.currentTarget),
               }),
-              element("button", {
-                type: "button",
-                text: "Copy link",
+              actionButton("Copy link", () => this.copyLink(), {
                 title: "a link to this level; after a win, with your run",
-                onclick: () => this.copyLink(),
               }),
               this.viewButton,
               this.level.next &&
@@ -611,14 +590,7 @@ export class Play {
           ),
           panel(
             "Practice",
-            element(
-              "div",
-              { class: "bar" },
-              this.markButton,
-              this.rates,
-              button("−1 frame", "back"),
-              button("+1 frame", "step"),
-            ),
+            div("bar", this.markButton, this.rates, button("−1 frame", "back"), button("+1 frame", "step")),
           ),
           panel("Best runs", this.bestRuns, element("label", { class: "small" }, "Your name ", this.player)),
           panel("Other runs", this.recordedRunList, this.solving),
@@ -652,15 +624,7 @@ export class Play {
       made.addEventListener("contextmenu", (event) => event.preventDefault());
       return made;
     };
-    return element(
-      "div",
-      { class: "touch" },
-      pad("left"),
-      pad("right"),
-      element("span", { class: "spacer" }),
-      pad("restart"),
-      pad("jump"),
-    );
+    return div("touch", pad("left"), pad("right"), element("span", { class: "spacer" }), pad("restart"), pad("jump"));
   }
 }
 
@@ -670,16 +634,18 @@ const isTouch = () => matchMedia("(pointer: coarse)").matches;
 /** Return the table of the best runs of a level or an episode. */
 function bestTable({ time, score: points }) {
   const rows = (runs) =>
-    runs.slice(0, MOST_BEST).map(({ name, frames, gold, score: total }) =>
-      element(
-        "tr",
-        {},
-        element("th", { scope: "row", text: name }),
-        element("td", { text: total.toFixed(3) }),
-        element("td", { text: (frames / 60).toFixed(3) }),
-        element("td", { text: gold }),
-      ),
-    );
+    runs
+      .slice(0, MOST_BEST)
+      .map(({ name, frames, gold, score: total }) =>
+        element(
+          "tr",
+          {},
+          element("th", { scope: "row", text: name }),
+          element("td", { text: total.toFixed(3) }),
+          element("td", { text: (frames / 60).toFixed(3) }),
+          element("td", { text: gold }),
+        ),
+      );
   const list = (title, runs) =>
     element(
       "tbody",

@@ -13,7 +13,7 @@
  */
 
 import { score } from "./clock.js";
-import { element, seconds, supportBanner, takesKeys } from "./elements.js";
+import { actionButton, div, element, seconds, selectOf, supportBanner, takesKeys } from "./elements.js";
 import { INPUTS } from "./input_byte.js";
 import { partingFrame } from "./recording.js";
 import { Scene } from "./scene.js";
@@ -201,7 +201,7 @@ export class Player {
 
   build(root) {
     const button = (text, label, onclick) =>
-      element("button", { type: "button", class: "icon", "aria-label": label, title: label, text, onclick });
+      actionButton(text, onclick, { class: "icon", "aria-label": label, title: label });
     this.canvas = element("canvas", { role: "img", "aria-label": `Level ${this.level.name}, a run of it` });
     this.clock = element("span", { class: "chip clock" });
     this.state = element("span", { class: "chip" });
@@ -219,38 +219,21 @@ export class Player {
         this.seek(Number(this.slider.value));
       },
     });
-    this.rates = element(
-      "select",
-      {
-        "aria-label": "Speed",
-        onchange: () => {
-          this.rate = Number(this.rates.value);
-        },
-      },
-      SPEEDS.map((rate) => element("option", { value: rate, text: `${rate}×`, selected: rate === 1 })),
-    );
+    const speeds = SPEEDS.map((rate) => [rate, `${rate}×`]);
+    this.rates = selectOf("Speed", speeds, (rate) => (this.rate = Number(rate)), 1);
     const lanes = element("div", { class: "lanes", "aria-hidden": "true" });
     root.classList.add("player");
     root.replaceChildren(
       supportBanner(this.level) ?? "",
-      element(
-        "div",
-        { class: "stage" },
+      div(
+        "stage",
         this.canvas,
-        element(
-          "div",
-          { class: "hud" },
-          this.clock,
-          this.state,
-          element("div", { class: "keys", "aria-label": "Pressed keys" }, this.caps),
-        ),
+        div("hud", this.clock, this.state, element("div", { class: "keys", "aria-label": "Pressed keys" }, this.caps)),
       ),
-      element(
-        "div",
-        { class: "transport" },
-        element(
-          "div",
-          { class: "buttons" },
+      div(
+        "transport",
+        div(
+          "buttons",
           button("«", "to the start", () => this.step(-Infinity)),
           button("‹", "one frame back", () => this.step(-1)),
           this.button,

@@ -2,7 +2,7 @@
 
 import { continued } from "./agents.js";
 import { get, whileCompiling } from "./api.js";
-import { element, seconds } from "./elements.js";
+import { actionButton, div, element, seconds } from "./elements.js";
 import { loadRun } from "./engine.js";
 import { levelOf, planned } from "./planner.js";
 import { RUN_COLOURS } from "./player.js";
@@ -99,11 +99,8 @@ export class RecordedRuns {
         ),
       );
     }
-    const agents = element("button", {
-      type: "button",
+    const agents = actionButton("Agents …", () => this.loadAgents().catch(this.studio.failed), {
       class: "quiet small",
-      text: "Agents …",
-      onclick: () => this.loadAgents().catch(this.studio.failed),
     });
     this.root.replaceChildren(...rows, this.slider, this.sources.some(({ request }) => request?.agent) ? "" : agents);
   }
@@ -114,9 +111,8 @@ export class RecordedRuns {
       checked: source.shown ?? false,
       onchange: () => this.toggle(source, box.checked),
     });
-    return element(
-      "div",
-      { class: "recorded-run" },
+    return div(
+      "recorded-run",
       element(
         "label",
         {},
@@ -128,12 +124,9 @@ export class RecordedRuns {
           text: source.frames !== null ? seconds(source.frames) : source.fetching ? (source.note ?? "…") : "",
         }),
       ),
-      element("button", {
-        type: "button",
+      actionButton("practise", () => this.choose(source), {
         class: "quiet small",
-        text: "practise",
         title: `go on from a frame of this run: ${source.label}`,
-        onclick: () => this.choose(source),
       }),
     );
   }
@@ -181,17 +174,11 @@ export class RecordedRuns {
       this.on.takeOver(recording.inputs.slice(0, Number(frame.value)));
     };
     this.slider.replaceChildren(
-      element(
-        "div",
-        { class: "bar" },
+      div(
+        "bar",
         frame,
-        element("button", {
-          type: "button",
-          class: "primary",
-          text: "Go on from here",
-          onclick: go,
-        }),
-        element("button", { type: "button", text: "Cancel", onclick: () => this.endPreview() }),
+        actionButton("Go on from here", go, { class: "primary" }),
+        actionButton("Cancel", () => this.endPreview()),
       ),
     );
     this.on.preview(recording, 0);

@@ -4,7 +4,7 @@
 
 import { play } from "./agents.js";
 import { get } from "./api.js";
-import { element, seconds } from "./elements.js";
+import { actionButton, div, element, seconds } from "./elements.js";
 import { levelOf, planned, search } from "./planner.js";
 import { Recording } from "./recording.js";
 import { addRun } from "./store.js";
@@ -128,12 +128,9 @@ export function solveButton(level, studio, leaving, stored) {
       button.textContent = "Search for a run";
     }
   };
-  const button = element("button", {
-    type: "button",
+  const button = actionButton("Search for a run", () => (work ? work.abort() : solve().catch(studio.failed)), {
     class: "quiet small",
-    text: "Search for a run",
     title: "by the planner and an agent; stores the fastest run",
-    onclick: () => (work ? work.abort() : solve().catch(studio.failed)),
   });
-  return element("div", {}, button, progress);
+  return div("", button, progress);
 }

@@ -4,7 +4,7 @@
  */
 
 import { score } from "./clock.js";
-import { element } from "./elements.js";
+import { div, element } from "./elements.js";
 import { INPUTS } from "./input_byte.js";
 
 const STATES = [
@@ -41,11 +41,7 @@ export class StateTable {
   constructor(seek) {
     this.body = element("tbody");
     const heads = Object.entries(HEADS).map(([text, title]) => element("th", { scope: "col", text, title }));
-    this.root = element(
-      "div",
-      { class: "state-table" },
-      element("table", {}, element("thead", {}, element("tr", {}, heads)), this.body),
-    );
+    this.root = div("state-table", element("table", {}, element("thead", {}, element("tr", {}, heads)), this.body));
     this.body.addEventListener("click", ({ target }) => {
       const row = target.closest("tr");
       if (row) seek(Number(row.dataset.frame));

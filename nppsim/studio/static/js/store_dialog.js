@@ -3,7 +3,7 @@
 import { levelFromBytes } from "../../../wasm/level.js";
 import { replayToBytes } from "../../../wasm/files.js";
 import { features, post } from "./api.js";
-import { element, seconds, supportBanner } from "./elements.js";
+import { actionButton, div, element, seconds, supportBanner } from "./elements.js";
 import { fileName, saveFile } from "./library.js";
 import { addRun } from "./store.js";
 import { bytes, text as base64 } from "./arrays.js";
@@ -34,7 +34,7 @@ export async function storeDialog(recording) {
     autocomplete: "off",
   });
   const status = element("p", { class: "small", role: "status" });
-  const close = element("button", { type: "button", text: "Close", onclick: () => dialog.close() });
+  const close = actionButton("Close", () => dialog.close());
   const dialog = element("dialog", { class: "store-dialog", "aria-label": "Store this run" });
   const ending = { won: "finishes the level", died: "ends in death", running: "stops before the exit" }[outcome];
 
@@ -45,11 +45,7 @@ export async function storeDialog(recording) {
     } catch (error) {
       const inputs = Uint8Array.from(recording.inputs);
       const run = { level: level.id, map: level.map, outcome, inputs };
-      const save = element("button", {
-        type: "button",
-        text: "Save the run as a replay file",
-        onclick: () => saveRun(run, level.name, "compact"),
-      });
+      const save = actionButton("Save the run as a replay file", () => saveRun(run, level.name, "compact"));
       status.replaceChildren(error.message, " ", save);
       status.className = "small bad";
       return;
@@ -92,15 +88,14 @@ export async function storeDialog(recording) {
         text: `Stored in this browser: ${seconds(stored.frames)}, ${ending}. To use it elsewhere:`,
       }),
       supportBanner(level) ?? "",
-      element(
-        "div",
-        { class: "bar" },
+      div(
+        "bar",
         demonstration,
         replay,
         act("Attract file", () => saveRun(stored, title, "attract"), { title: "to watch in the real game" }),
       ),
       status,
-      element("div", { class: "bar" }, element("span", { class: "spacer" }), close),
+      div("bar", element("span", { class: "spacer" }), close),
     );
     (demonstration ?? replay).focus();
   };
@@ -118,11 +113,10 @@ export async function storeDialog(recording) {
     element("p", { class: "muted", text: `${seconds(frames)}, ${ending}.` }),
     element("label", {}, "Name ", field),
     status,
-    element(
-      "div",
-      { class: "bar" },
+    div(
+      "bar",
       element("button", { type: "submit", class: "primary", text: "Store" }),
-      element("button", { type: "button", text: "Cancel", onclick: () => dialog.close() }),
+      actionButton("Cancel", () => dialog.close()),
     ),
   );
   dialog.append(form);

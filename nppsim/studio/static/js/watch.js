@@ -4,7 +4,7 @@
 import { get } from "./api.js";
 import { Deaths } from "./deaths.js";
 import { difference } from "./differences.js";
-import { element, table } from "./elements.js";
+import { actionButton, div, element, selectOf, table } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { allLevels } from "./library.js";
 import { DecisionPanels } from "./decision_panels.js";
@@ -86,9 +86,9 @@ class Watch {
   }
 
   build(root, whyNone) {
-    const stage = element("div", { class: "watching" });
+    const stage = div("watching");
     this.list = element("ul", { class: "players" });
-    this.adding = element("div", { class: "bar" });
+    this.adding = div("bar");
     this.again = element("input", { type: "checkbox", onchange: () => this.settled() });
     this.difference = element("section", { class: "panel", hidden: true });
     const here = this.levels.findIndex(({ id }) => id === this.level.id);
@@ -105,9 +105,8 @@ class Watch {
     const who = element(
       "section",
       { class: "panel who" },
-      element(
-        "div",
-        { class: "bar" },
+      div(
+        "bar",
         element("h2", { text: this.level.name }),
         step(-1, "‹", "the level before"),
         step(1, "›", "the next level"),
@@ -115,30 +114,16 @@ class Watch {
       whyNone && element("p", { class: "small warn", text: whyNone }),
       this.list,
       this.adding,
-      element(
-        "div",
-        { class: "bar" },
-        element("button", {
-          type: "button",
-          class: "primary",
-          text: "Again",
-          title: "with other random numbers",
-          onclick: () => this.nextTry(),
-        }),
+      div(
+        "bar",
+        actionButton("Again", () => this.nextTry(), { class: "primary", title: "with other random numbers" }),
         element("label", { class: "small" }, this.again, "repeat"),
         element("span", { class: "spacer" }),
         element("a", { class: "small", href: `#/play/${this.level.id}`, text: "play it" }),
       ),
     );
     const deaths = this.agents.length ? this.deaths.panel : null;
-    root.replaceChildren(
-      element(
-        "div",
-        { class: "split" },
-        stage,
-        element("div", { class: "panels" }, who, ...this.panels.all, this.difference, deaths),
-      ),
-    );
+    root.replaceChildren(div("split", stage, div("panels", who, ...this.panels.all, this.difference, deaths)));
     return stage;
   }
 
@@ -176,21 +161,14 @@ class Watch {
       ["the planner (all gold)", { planner: "all-gold" }],
       ...this.recorded.slice(0, MOST_OFFERED).map(({ label, request }) => [label, request]),
     ];
-    const select = element(
-      "select",
-      { "aria-label": "Who else" },
-      choices.map(([text], i) => element("option", { value: i, text })),
-    );
+    const select = selectOf("Who else", choices.map(([text], i) => [i, text]));
     const add = () => {
       const request = { ...choices[Number(select.value)][1] };
       if ("seed" in request) request.seed += this.requests.filter(({ agent }) => agent === request.agent).length;
       this.requests = [...this.requests, request];
       this.begin();
     };
-    this.adding.replaceChildren(
-      select,
-      element("button", { type: "button", text: "Add", disabled: this.requests.length >= MOST_RUNS, onclick: add }),
-    );
+    this.adding.replaceChildren(select, actionButton("Add", add, { disabled: this.requests.length >= MOST_RUNS }));
   }
 
   row(request, index) {
@@ -200,18 +178,14 @@ class Watch {
       this.requests = this.requests.map((one, i) => (i === index ? { ...one, ...values } : one));
       this.begin();
     };
-    const drop = element("button", {
-      type: "button",
-      class: "quiet icon",
-      "aria-label": "remove",
-      title: "remove",
-      text: "×",
-      disabled: this.requests.length < 2,
-      onclick: () => {
+    const drop = actionButton(
+      "×",
+      () => {
         this.requests = this.requests.filter((_, i) => i !== index);
         this.begin();
       },
-    });
+      { class: "quiet icon", "aria-label": "remove", title: "remove", disabled: this.requests.length < 2 },
+    );
     const { agent } = request;
     const same = (other) => JSON.stringify(other.request) === JSON.stringify(request);
     const name =
@@ -244,7 +218,7 @@ class Watch {
       "li",
       {},
       element("div", { title: about }, dot, element("span", { class: "name", text: name ?? "?" }), drop),
-      agent && element("div", {}, seed, how),
+      agent && div("", seed, how),
     );
   }
 
@@ -259,14 +233,7 @@ class Watch {
 
   showDifference(first, other, { inputs_part: inputs, positions_part: positions, marks, total }) {
     const jump = (frame) =>
-      frame === null
-        ? "never"
-        : element("button", {
-            type: "button",
-            class: "quiet",
-            text: `frame ${frame}`,
-            onclick: () => this.watching.seek(frame),
-          });
+      frame === null ? "never" : actionButton(`frame ${frame}`, () => this.watching.seek(frame), { class: "quiet" });
     const lead = (frames) => (frames === null ? "–" : `${frames > 0 ? "+" : ""}${frames}`);
     const rows = marks.map(({ remaining_px: left, frame_a: frame, lead: ahead }) =>
       element(
@@ -285,9 +252,8 @@ class Watch {
         element("summary", { text: "Frames gained along the path" }),
         table(["left", first, "leads by"], {}, element("tbody", {}, rows)),
       );
-    const parts = element(
-      "div",
-      {},
+    const parts = div(
+      "",
       element("h3", { text: `${first} – ${other}` }),
       element(
         "dl",
