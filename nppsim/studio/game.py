@@ -21,20 +21,11 @@ OUTCOMES = {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}  # state of the ninja ->
 
 
 class Game:
-    """A level and its current state.
+    """A level and its current state.  bank: LevelBank of the level."""
 
-    level: the level, or a LevelBank with only this level.
-    bank: LevelBank of the level.
-    """
-
-    def __init__(self, level: Level | LevelBank):
-        self.bank = level if isinstance(level, LevelBank) else LevelBank([level])
+    def __init__(self, level: Level):
+        self.level, self.bank = level, LevelBank([level])
         _, self._state = first_state(self.bank, None)
-
-    @property
-    def level(self) -> Level:
-        """The level."""
-        return self.bank.levels[0]
 
     @property
     def ninja(self) -> np.void:

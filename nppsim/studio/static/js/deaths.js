@@ -30,7 +30,10 @@ export class Deaths {
     this.levels = [];
     this.total = 0;
     this.agent = selectOf("Agent", agents.map(({ id, name: text }) => [id, text]));
-    const places = [["level", "this level"], ["category", `all of ${level.category}`]];
+    const places = [
+      ["level", "this level"],
+      ["category", `all of ${level.category}`],
+    ];
     this.where = selectOf("Where", level.category ? places : places.slice(0, 1));
     this.episodes = selectOf("Episodes", EPISODES.map((count) => [count, `${count} episodes`]));
     this.button = actionButton("Start", () => (this.counting ? this.stop() : this.count()), {

@@ -46,10 +46,7 @@ export class DecisionPanels {
       "section",
       { class: "panel policy" },
       element("h2", { text: "Next action" }),
-      div(
-        "actions",
-        this.bars.map(({ row }) => row),
-      ),
+      div("actions", this.bars.map(({ row }) => row)),
       this.note,
     );
     this.boxes = div("overlays");

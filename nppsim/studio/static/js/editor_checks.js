@@ -80,10 +80,7 @@ export function showChecks(panel, editor, canvas, studio) {
     }
     if (!choice.options.length) return;
     status.textContent = `${choice.selectedOptions[0].text} plays …`;
-    await checks.evaluate(
-      editor.state,
-      agents.find(({ id }) => id === choice.value),
-    );
+    await checks.evaluate(editor.state, agents.find(({ id }) => id === choice.value));
   }
 
   const change = () => {

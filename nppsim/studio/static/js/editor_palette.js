@@ -40,17 +40,9 @@ export function showPalette(panel, editor) {
     element("div", { class: "bar tools", role: "group", "aria-label": "Tools" }, tools),
     hand,
     element("h3", { text: "Tiles" }),
-    element(
-      "div",
-      { class: "swatches", role: "group", "aria-label": "Tiles" },
-      tiles.map((one) => one.button),
-    ),
+    element("div", { class: "swatches", role: "group", "aria-label": "Tiles" }, tiles.map((one) => one.button)),
     element("h3", { text: "Entities" }),
-    element(
-      "div",
-      { class: "swatches", role: "group", "aria-label": "Entities" },
-      entities.map((one) => one.button),
-    ),
+    element("div", { class: "swatches", role: "group", "aria-label": "Entities" }, entities.map((one) => one.button)),
   );
   const paint = () => {
     const colours = coloursOf(panel);
@@ -121,14 +113,8 @@ export function showProperties(panel, editor) {
       x.show(px);
       y.show(py);
     }
-    turns.show(
-      kind?.turns?.map((turn) => [turn, TURN_NAMES[turn]]),
-      chosen().orientation,
-    );
-    modes.show(
-      kind?.modes?.map((mode, i) => [i, mode]),
-      chosen().mode,
-    );
+    turns.show(kind?.turns?.map((turn) => [turn, TURN_NAMES[turn]]), chosen().orientation);
+    modes.show(kind?.modes?.map((mode, i) => [i, mode]), chosen().mode);
     note.textContent = noteOn(editor, kind);
   };
   editor.addEventListener("change", update);

@@ -21,6 +21,10 @@ export const div = (name, ...children) => element("div", { class: name || null }
 export const actionButton = (text, onclick, attributes = {}, ...children) =>
   element("button", { type: "button", text, onclick, ...attributes }, ...children);
 
+/** Create a link that looks like a button. */
+export const linkButton = (text, href, attributes = {}) =>
+  element("a", { class: "button", href, text, ...attributes });
+
 /** Create a select element.  choices: [value, text] of each option.  choose: called with the chosen value. */
 export function selectOf(label, choices, choose = (_) => {}, chosen = choices[0]?.[0]) {
   const options = choices.map(([value, text]) => element("option", { value, text, selected: value === chosen }));

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { allLevels } from "./library.js";
 import { putTargets, removeLevels, storedPars } from "./store.js";
-import { SUPPORT, actionButton, div, element, seconds, selectOf, takesKeys } from "./elements.js";
+import { SUPPORT, actionButton, div, element, linkButton, seconds, selectOf, takesKeys } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { onThemeChange } from "./pen.js";
 import { planned } from "./planner.js";
@@ -42,21 +42,8 @@ const SUCCESS = {
   "not played": (runs) => !runs,
 };
 
-const SHOWN = ["levels", "episodes"];
-const GRADES = { any: "exact or not", exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };
-
-const chosen = {
-  shown: "levels",
-  search: "",
-  category: "",
-  support: "any",
-  entity: "",
-  size: "any",
-  par: "any",
-  success: "any",
-  order: "",
-  top: 0,
-}; // survives a change of the view
+const UNFILTERED = { search: "", category: "", support: "any", entity: "", size: "any", par: "any", success: "any" };
+const chosen = { ...UNFILTERED, shown: "levels", order: "", top: 0 }; // survives a change of the view
 
 /** Return a level's category; levels opened or created in the page have none. */
 function categoryOf({ category }) {
@@ -71,18 +58,7 @@ function kindsOf({ entities }) {
 /** The view; see app.js.  #/levels/NAME shows one category. */
 export async function show(root, studio, category) {
   const [{ levels, own, problems }, { run: film }, pars] = await Promise.all([allLevels(), get("film"), storedPars()]);
-  if (category)
-    Object.assign(chosen, {
-      search: "",
-      support: "any",
-      entity: "",
-      size: "any",
-      par: "any",
-      success: "any",
-      order: "as in the folder",
-      category,
-      top: 0,
-    });
+  if (category) Object.assign(chosen, { ...UNFILTERED, order: "as in the folder", category, top: 0 });
   for (const card of levels) card.par ??= pars.get(card.id) ?? null;
   if (!levels.some((card) => categoryOf(card) === chosen.category)) chosen.category = "";
   if (!levels.length) {
@@ -208,19 +184,11 @@ class Gallery {
       this.search,
       this.chooser("category", "Category", [["", "all categories"], ...categories.map((one) => [one, one])]),
       this.levels.some(({ episode }) => episode)
-        ? this.chooser(
-            "shown",
-            "Show",
-            SHOWN.map((one) => [one, one]),
-          )
+        ? this.chooser("shown", "Show", [["levels", "levels"], ["episodes", "episodes"]])
         : null,
-      this.chooser("support", "Support", Object.entries(GRADES)),
+      this.chooser("support", "Support", Object.entries({ any: "exact or not", ...SUPPORT })),
       this.chooser("entity", "With", [["", "any entities"], ...kinds.map((kind) => [kind, `with ${kind}`])]),
-      this.chooser(
-        "size",
-        "Size",
-        Object.keys(SIZES).map((one) => [one, one === "any" ? "any size" : one]),
-      ),
+      this.chooser("size", "Size", Object.keys(SIZES).map((one) => [one, one === "any" ? "any size" : one])),
       this.chooser(
         "par",
         "Par time",
@@ -371,10 +339,7 @@ class Gallery {
     }
     const cards = [...this.cards.querySelectorAll("a")];
     const at = cards.indexOf(document.activeElement);
-    const columns = Math.max(
-      1,
-      cards.findIndex((card) => card.offsetTop !== cards[0].offsetTop),
-    );
+    const columns = Math.max(1, cards.findIndex((card) => card.offsetTop !== cards[0].offsetTop));
     const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
     if (!step || !cards.length) return;
     event.preventDefault();
@@ -401,8 +366,8 @@ class GalleryFilm {
         div(
           "bar",
           element("a", { class: "button primary", href: `#/play/${level.id}`, text: "Beat it" }),
-          element("a", { class: "button", href: `#/watch/${level.id}`, text: "Watch how it decides" }),
-          element("a", { class: "button", href: "#/edit", text: "Draw a level" }),
+          linkButton("Watch how it decides", `#/watch/${level.id}`),
+          linkButton("Draw a level", "#/edit"),
         ),
         element("p", {
           class: "muted small",

@@ -5,7 +5,7 @@
 
 import { continued } from "./agents.js";
 import { get, whileCompiling } from "./api.js";
-import { actionButton, div, element, panel, seconds } from "./elements.js";
+import { actionButton, div, element, linkButton, panel, seconds } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { findRun } from "./library.js";
 import { levelOf, search } from "./planner.js";
@@ -401,10 +401,7 @@ class InputEditor {
   mark(note) {
     const others = this.branch.markers.filter(({ frame }) => frame !== this.cursor);
     const markers = note ? [...others, { frame: this.cursor, note }] : others;
-    this.change(
-      this.branch.inputs,
-      markers.sort((a, b) => a.frame - b.frame),
-    );
+    this.change(this.branch.inputs, markers.sort((a, b) => a.frame - b.frame));
   }
 
   /** Move the cursor to the next marker (by = 1) or the one before (by = -1). */
@@ -595,9 +592,8 @@ class InputEditor {
         div("field", this.stage, this.place, this.status, this.states.root),
         div(
           "panels",
-          element(
-            "section",
-            { class: "panel" },
+          panel(
+            null,
             element("h1", { text: this.level.name }),
             div(
               "bar",
@@ -609,14 +605,7 @@ class InputEditor {
             ),
             element("p", { class: "small muted", text: KEYS }),
           ),
-          panel(
-            "Branches",
-            this.rows,
-            div(
-              "bar",
-              button("Branch from this", "B", () => this.fork()),
-            ),
-          ),
+          panel("Branches", this.rows, div("bar", button("Branch from this", "B", () => this.fork()))),
           panel(
             "From the cursor",
             div(
@@ -642,7 +631,7 @@ class InputEditor {
             div(
               "bar",
               button("Store run …", "store, then download as replay or attract file", () => storeDialog(this.run)),
-              element("a", { class: "button", href: `#/play/${this.level.id}`, text: "Play" }),
+              linkButton("Play", `#/play/${this.level.id}`),
             ),
           ),
         ),

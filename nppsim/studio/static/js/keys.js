@@ -10,12 +10,7 @@ export function keysPanel(controls) {
     rows.replaceChildren(
       ...Object.entries(ACTIONS).flatMap(([action, [what]]) => [
         element("dt", { text: what }),
-        element(
-          "dd",
-          {},
-          controls().bindings[action].map((code) => key(action, code)),
-          adder(action),
-        ),
+        element("dd", {}, controls().bindings[action].map((code) => key(action, code)), adder(action)),
       ]),
     );
   const key = (action, code) =>

@@ -4,7 +4,7 @@ import { readFile } from "../../../wasm/files.js";
 import { levelFromBytes, levelToBytes } from "../../../wasm/level.js";
 import { get } from "./api.js";
 import { isTargets, setTargets, targetsByLevel } from "./targets.js";
-import { addLevels, importAll, isExport, ownLevel, ownLevels, storedRun } from "./store.js";
+import { addLevels, importAll, isExport, ownLevel, ownLevels, storedRun, storedRuns } from "./store.js";
 
 const LEVELS_OF_EPISODE = 5;
 const MOST_BYTES = 64 << 20; // of an opened file
@@ -36,6 +36,13 @@ export async function aboutLevel(id) {
   }
   const after = (await ownLevels()).filter(({ order }) => order > own.order);
   return { ...own.card, target: targetOf(own.card), map: own.map, next: after[0]?.id ?? null };
+}
+
+/** Return stored runs, newest first, then replays, each with its path in addresses. */
+export async function allRuns() {
+  const [runs, { replays }] = await Promise.all([storedRuns(), get("replays")]);
+  const pathed = (kind) => (one) => ({ ...one, kind, path: `${kind}/${one.number}` });
+  return [...runs.map(pathed("runs")), ...replays.map(pathed("replays"))];
 }
 
 /** Return {label, level: id, inputs} of a run.  path: runs/NUMBER of a stored run, replays/NUMBER of the studio's. */

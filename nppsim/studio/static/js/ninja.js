@@ -79,11 +79,7 @@ export function drawNinja(pen, look, colour = pen.colours.ink, band = pen.colour
   const head = [neck[0] + 3.4 * Math.sin(lean), neck[1] - 3 * Math.cos(lean)];
   const shoulder = [neck[0] * 0.85, neck[1] + 0.9];
   const place = (points) =>
-    turned(
-      points.map(([a, b]) => [a * facing, b]),
-      tilt,
-      at,
-    );
+    turned(points.map(([a, b]) => [a * facing, b]), tilt, at);
   const limb = (start, part, upper, lower, width) => {
     const [a, b] = [pose[part], pose[part + 1]];
     const joint = [start[0] + upper * Math.sin(a), start[1] + upper * Math.cos(a)];
@@ -97,11 +93,7 @@ export function drawNinja(pen, look, colour = pen.colours.ink, band = pen.colour
   limb(shoulder, 4, ARM, ARM, 1.7);
   const [x, y] = head;
   const flutter = 0.8 * Math.sin(2 * look.stride);
-  pen.line(
-    place([[x - 2.4, y - 0.3], [x - 4.6, y + 0.2 + flutter], [x - 6.4, y - 0.4 - flutter]]),
-    band,
-    1.3,
-  );
+  pen.line(place([[x - 2.4, y - 0.3], [x - 4.6, y + 0.2 + flutter], [x - 6.4, y - 0.4 - flutter]]), band, 1.3);
   pen.disc(place([head])[0], 2.9, colour);
   pen.line(place([[x - 2.1, y - 0.5], [x + 2.3, y - 0.3]]), band, 1.2);
 }

@@ -4,7 +4,7 @@
 
 import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
-import { actionButton, div, element, panel, seconds, selectOf, supportBanner, table } from "./elements.js";
+import { actionButton, div, element, linkButton, panel, seconds, selectOf, supportBanner, table } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { INPUTS } from "./input_byte.js";
 import { RecordedRuns, drawIfBest } from "./recorded_runs.js";
@@ -563,29 +563,15 @@ export class Play {
                 title: "a link to this level; after a win, with your run",
               }),
               this.viewButton,
-              this.level.next &&
-                element("a", {
-                  class: "button",
-                  href: `#/play/${this.level.next}`,
-                  text: "Next level",
-                  title: ACTIONS.next[0],
-                }),
+              this.level.next && linkButton("Next level", `#/play/${this.level.next}`, { title: ACTIONS.next[0] }),
               this.level.episode &&
                 !this.episode &&
-                element("a", {
-                  class: "button",
-                  href: `#/episode/${this.level.episode}`,
-                  text: `Play ${this.level.episode}`,
+                linkButton(`Play ${this.level.episode}`, `#/episode/${this.level.episode}`, {
                   title: "the episode of five levels, with one clock",
                 }),
-              element("a", { class: "button", href: `#/edit/${this.level.id}`, text: "Edit" }),
-              element("a", {
-                class: "button",
-                href: `#/inputs/${this.level.id}`,
-                text: "Inputs",
-                title: "edit the inputs of a run frame by frame",
-              }),
-              element("a", { class: "button", href: `#/watch/${this.level.id}`, text: "Watch an agent" }),
+              linkButton("Edit", `#/edit/${this.level.id}`),
+              linkButton("Inputs", `#/inputs/${this.level.id}`, { title: "edit the inputs of a run frame by frame" }),
+              linkButton("Watch an agent", `#/watch/${this.level.id}`),
             ),
           ),
           panel(
@@ -594,10 +580,7 @@ export class Play {
           ),
           panel("Best runs", this.bestRuns, element("label", { class: "small" }, "Your name ", this.player)),
           panel("Other runs", this.recordedRunList, this.solving),
-          panel(
-            "Keys",
-            keysPanel(() => this.controls),
-          ),
+          panel("Keys", keysPanel(() => this.controls)),
           element("details", { class: "panel" }, element("summary", { text: "Frame times" }), this.pace),
         ),
       ),

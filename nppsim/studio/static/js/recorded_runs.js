@@ -4,10 +4,10 @@ import { continued } from "./agents.js";
 import { get, whileCompiling } from "./api.js";
 import { actionButton, div, element, seconds } from "./elements.js";
 import { loadRun } from "./engine.js";
+import { allRuns } from "./library.js";
 import { levelOf, planned } from "./planner.js";
 import { RUN_COLOURS } from "./player.js";
 import { Recording } from "./recording.js";
-import { storedRuns } from "./store.js";
 
 const bests = new Map(); // level id -> looks of the best run in this tab
 const MOST = 12; // stored runs and replays in the list
@@ -39,17 +39,10 @@ export class RecordedRuns {
   }
 
   async load() {
-    const [{ replays }, runs] = await Promise.all([get("replays"), storedRuns()]);
-    const of = (list, path) =>
-      list
-        .filter(({ level }) => level === this.level.id)
-        .map((one) => ({
-          key: `${path}/${one.number}`,
-          label: one.label,
-          frames: one.frames,
-          fetch: () => loadRun(`${path}/${one.number}`, this.level),
-        }));
-    const recorded = [...of(runs, "runs"), ...of(replays, "replays")].slice(0, MOST);
+    const ofLevel = (await allRuns()).filter(({ level }) => level === this.level.id).slice(0, MOST);
+    const recorded = ofLevel.map(({ path, label, frames }) => {
+      return { key: path, label, frames, fetch: () => loadRun(path, this.level) };
+    });
     const played = this.sources.filter(({ request }) => request?.agent);
     this.setSources([this.playedSource("the planner", { planner: true }), ...played, ...recorded]);
   }

@@ -2,14 +2,14 @@
 
 import { features, get } from "./api.js";
 import { score } from "./clock.js";
-import { actionButton, div, element, researchPanel, seconds } from "./elements.js";
+import { actionButton, div, element, linkButton, researchPanel, seconds } from "./elements.js";
 import { loadLevel, loadRun } from "./engine.js";
-import { allLevels, findRun, saveFile } from "./library.js";
+import { allLevels, allRuns, findRun, saveFile } from "./library.js";
 import { Player } from "./player.js";
 import { Recording } from "./recording.js";
 import { bytes } from "./arrays.js";
 import { copyLink } from "./share.js";
-import { exportAll, removeRun, storedRuns } from "./store.js";
+import { exportAll, removeRun } from "./store.js";
 import { demonstrate, saveRun } from "./store_dialog.js";
 
 const MOST_ROWS = 200; // rows in the list; the search finds the others
@@ -43,11 +43,9 @@ async function watch(root, studio, stored, path) {
         element("h1", { text: run.label || level.name }),
         element("span", { class: "muted", text: level.name }),
         element("span", { class: "spacer" }),
-        path === "opened/undefined"
-          ? null
-          : element("a", { class: "button", href: `#/inputs/${level.id}/${path}`, text: "Edit its inputs" }),
+        path === "opened/undefined" ? null : linkButton("Edit its inputs", `#/inputs/${level.id}/${path}`),
         actionButton("Copy link", () => copyLink(studio, level, bytes(stored.inputs)).catch(studio.failed)),
-        element("a", { class: "button", href: `#/play/${level.id}`, text: "Play this level" }),
+        linkButton("Play this level", `#/play/${level.id}`),
       ),
       place,
       others,
@@ -72,13 +70,6 @@ async function watch(root, studio, stored, path) {
     others.append(button);
   }
   return () => player.destroy();
-}
-
-/** Return stored runs, newest first, then replays, each with its path in addresses. */
-async function allRuns() {
-  const [runs, { replays }] = await Promise.all([storedRuns(), get("replays")]);
-  const pathed = (kind) => (one) => ({ ...one, kind, path: `${kind}/${one.number}` });
-  return [...runs.map(pathed("runs")), ...replays.map(pathed("replays"))];
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

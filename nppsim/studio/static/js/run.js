@@ -102,13 +102,7 @@ class RunView {
     this.trainings.replaceChildren(
       ...(experiment.runs.length
         ? experiment.runs.map((run, i) => this.training(run, i))
-        : [
-            element(
-              "section",
-              { class: "panel" },
-              element("p", { class: "muted", text: "No training has begun yet." }),
-            ),
-          ]),
+        : [panel(null, element("p", { class: "muted", text: "No training has begun yet." }))]),
     );
     this.drawCurves(experiment.runs);
     this.writeLog(experiment.log);
@@ -134,9 +128,8 @@ class RunView {
         run.checkpoint ? `${run.checkpoint.name}, ${ago(Date.now() / 1000 - run.checkpoint.written)}` : "none yet",
       ],
     ].filter(Boolean);
-    return element(
-      "section",
-      { class: "panel" },
+    return panel(
+      null,
       div(
         "bar",
         element("span", { class: "chip" }, dot, titleOf(run)),

@@ -191,10 +191,7 @@ export class Scene {
     context.globalAlpha = OTHER_OPACITY;
     for (const { look, colour } of others) drawNinja(pen, look, colour, colour);
     context.globalAlpha = 1;
-    this.drawLabels(
-      pen,
-      others.map(({ look, colour, label }) => ({ at: look.at, label, colour })),
-    );
+    this.drawLabels(pen, others.map(({ look, colour, label }) => ({ at: look.at, label, colour })));
     if (ninja) drawNinja(pen, ninja, this.colours.ink, this.colours.band, age);
     picture.over?.(pen);
   }

@@ -6,11 +6,10 @@ import { Deaths } from "./deaths.js";
 import { difference } from "./differences.js";
 import { actionButton, div, element, selectOf, table } from "./elements.js";
 import { loadLevel } from "./engine.js";
-import { allLevels } from "./library.js";
+import { allLevels, allRuns } from "./library.js";
+import { PLANNERS } from "./planner.js";
 import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
-import { text as base64 } from "./arrays.js";
-import { storedRuns } from "./store.js";
 import { Watching } from "./watching.js";
 
 const MOST_RUNS = 6;
@@ -25,23 +24,9 @@ export async function show(root, studio, id) {
     studio.go(`#/watch/${levels[0].id}`);
     return undefined;
   }
-  const [level, agents, { replays }, runs] = await Promise.all([
-    loadLevel(id),
-    get("agents"),
-    get("replays"),
-    storedRuns(),
-  ]);
-  const recorded = (list, request) =>
-    list.filter((one) => one.level === id).map((one) => ({ label: one.label, request: request(one) }));
-  const view = new Watch(root, studio, {
-    level,
-    levels,
-    ...agents,
-    recorded: [
-      ...recorded(runs, ({ label, inputs }) => ({ label, inputs: base64(inputs) })),
-      ...recorded(replays, ({ number }) => ({ replay: number })),
-    ],
-  });
+  const [level, agents, runs] = await Promise.all([loadLevel(id), get("agents"), allRuns()]);
+  const recorded = runs.filter((run) => run.level === id);
+  const view = new Watch(root, studio, { level, levels, ...agents, recorded });
   return () => view.destroy();
 }
 
@@ -73,7 +58,7 @@ class Watch {
       ended: (runs) => this.compare(runs),
     });
     this.requests = agents.slice(0, INITIAL_AGENTS).map((agent) => ({ agent, seed: 1, deterministic: false }));
-    if (!this.requests.length) this.requests = [{ planner: true }];
+    if (!this.requests.length) this.requests = [{ planner: "time" }];
     this.begin();
   }
 
@@ -156,10 +141,8 @@ class Watch {
     this.list.replaceChildren(...this.requests.map((request, index) => this.row(request, index)));
     const choices = [
       ...this.agents.map((agent) => [agent.name, { agent, seed: 1, deterministic: false }]),
-      ["the planner", { planner: true }],
-      ["the planner (score)", { planner: "score" }],
-      ["the planner (all gold)", { planner: "all-gold" }],
-      ...this.recorded.slice(0, MOST_OFFERED).map(({ label, request }) => [label, request]),
+      ...Object.entries(PLANNERS).map(([planner, name]) => [`the ${name}`, { planner }]),
+      ...this.recorded.slice(0, MOST_OFFERED).map(({ label, path }) => [label, { path }]),
     ];
     const select = selectOf("Who else", choices.map(([text], i) => [i, text]));
     const add = () => {
@@ -187,11 +170,8 @@ class Watch {
       { class: "quiet icon", "aria-label": "remove", title: "remove", disabled: this.requests.length < 2 },
     );
     const { agent } = request;
-    const same = (other) => JSON.stringify(other.request) === JSON.stringify(request);
     const name =
-      agent?.name ??
-      { true: "planner", score: "planner (score)", "all-gold": "planner (all gold)" }[request.planner] ??
-      this.recorded.find(same)?.label;
+      agent?.name ?? PLANNERS[request.planner] ?? this.recorded.find(({ path }) => path === request.path)?.label;
     const how =
       agent &&
       element(

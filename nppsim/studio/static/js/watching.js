@@ -1,12 +1,13 @@
 /* Shows runs of one level while they are played: a player, and the panels of the agents' decisions.
  *
  *     const watching = new Watching(root, level, { failed, panels });
- *     watching.show([{ agent, seed: 1, deterministic: false }, { planner: true }, { replay: 3 }]);
+ *     watching.show([{ agent, seed: 1, deterministic: false }, { planner: "time" }, { path: "replays/3" }]);
  *     watching.destroy();
  */
 
 import { play } from "./agents.js";
-import { get, whileCompiling } from "./api.js";
+import { whileCompiling } from "./api.js";
+import { findRun } from "./library.js";
 import { DecisionLog } from "./decision_panels.js";
 import { draw, gridPicture, pathPicture } from "./overlays.js";
 import { PLANNERS, levelOf, planned } from "./planner.js";
@@ -44,8 +45,7 @@ export class Watching {
     this.work = new AbortController(); // ends the work for earlier runs
   }
 
-  /** Show runs: {agent: card, seed, deterministic}, {planner: true or objective}, {replay: number},
-   *  {recording: number} or {label, inputs}. */
+  /** Show runs: {agent: card, seed, deterministic}, {planner: objective} or {path: of a run}. */
   show(requests) {
     this.work.abort();
     this.work = new AbortController();
@@ -86,7 +86,7 @@ export class Watching {
       const { label, inputs } = await this.inputsOf(one.request, signal);
       signal.throwIfAborted();
       this.begin(one, label);
-      this.extend(one, inputs);
+      this.extend(one, bytes(inputs));
       this.end(one, one.run.outcome);
       return;
     }
@@ -99,17 +99,13 @@ export class Watching {
     }
   }
 
-  /** Return {label, inputs} of a run of the planner, a replay or a recording. */
+  /** Return {label, inputs} of a run of the planner, or of one that is stored. */
   async inputsOf(request, signal) {
-    if (request.planner) {
-      const objective = request.planner === true ? "time" : request.planner;
-      const plan = await planned(this.level, objective, { signal });
-      if (!plan) throw new Error("the planner found no run of this level");
-      return { label: PLANNERS[objective], inputs: plan.inputs };
-    }
-    const [[kind, number]] = Object.entries(request);
-    const { label, inputs } = "inputs" in request ? request : await get(`${kind}s/${number}/run`);
-    return { label, inputs: bytes(inputs) };
+    const { planner, path } = request;
+    if (path) return findRun(path);
+    const plan = await planned(this.level, planner, { signal });
+    if (!plan) throw new Error("the planner found no run of this level");
+    return { label: PLANNERS[planner], inputs: plan.inputs };
   }
 
   begin(one, label, layout = null) {
