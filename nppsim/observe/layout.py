@@ -132,6 +132,12 @@ def observation_keys(observations: Iterable[str]) -> tuple[str, ...]:
     return tuple(key for key in SPECS if key in wanted)
 
 
+def component_name(key: str, index: Sequence[int]) -> str:
+    """Return the name of a number of an observation: "game_state.vx", or "hazards[3].dx" for a key with several axes."""
+    rows = "".join(f"[{i}]" for i in index[:-1])
+    return f"{key}{rows}.{SPECS[key].components[index[-1]]}"
+
+
 def fingerprint(keys: Iterable[str], *settings: str) -> str:
     """Return a hex digest (16 characters) of VERSION and the names, shapes, dtypes and components of these keys.
 

@@ -130,7 +130,9 @@ class ObservationStatistics:
                 bad = ~np.isfinite(values) if field == "mean" else ~(np.isfinite(values) & (values >= 0))
                 if bad.any():
                     index = tuple(np.argwhere(bad)[0])
-                    raise StatisticsError(f"{field} of {_name(key, index)} is {values[index]}: measure them again")
+                    raise StatisticsError(
+                        f"{field} of {layout.component_name(key, index)} is {values[index]}: measure them again"
+                    )
             result._mean[key] = np.array(data["mean"][key], dtype=np.float64)
             result._squares[key] = np.square(np.asarray(data["std"][key], dtype=np.float64)) * result.count
         return result
@@ -152,14 +154,9 @@ class ObservationStatistics:
         bad = ~np.isfinite(values)
         if bad.any():
             index = tuple(np.argwhere(bad)[0])
+            name = layout.component_name(key, index[1:])
             raise StatisticsError(
-                f"{_name(key, index[1:])} is {values[index]} in row {index[0]}: observations must be finite; simulate "
-                "that level alone to find the cause"
+                f"{name} is {values[index]} in row {index[0]}: observations must be finite; simulate that level alone to "
+                "find the cause"
             )
         return values
-
-
-def _name(key: str, index: tuple[int, ...]) -> str:
-    """Return the name of a component for messages: "game_state.vx", or "hazards[3].dx" for a key with several axes."""
-    rows = "".join(f"[{i}]" for i in index[:-1])
-    return f"{key}{rows}.{layout.SPECS[key].components[index[-1]]}"

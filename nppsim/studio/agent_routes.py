@@ -1,4 +1,4 @@
-"""Routes of agents and their episodes; the page plays most agents itself (``nppsim/wasm/agent.js``).
+"""Routes of agents and their episodes; the page plays most agents itself (``nppsim/wasm/agent.js``), except for live play.
 
     GET  /api/agents               cards of the agents (``AgentRegistry.agents``)
     GET  /api/agents/{id}/policy   file of an agent for the page (``rl.studio.policy_file``)
@@ -30,6 +30,7 @@ PLAY: dict = {
     "deterministic": bool,
     "inputs": str,
     "endings_only": bool,
+    "live": str,
 }
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nppsim.planner.search import PlanStart
 
 GROUP = "nppsim.agents"
+CLOCKS = ("counted", "measured")  # clocks of live play (docs/evaluate.md)
 
 
 class AgentError(UserError, ValueError):
@@ -47,6 +48,8 @@ class Decision:
     terms: name in ``reward.TERMS`` -> reward of this term for the decision.
     outcome: outcome of the episode, one of ``outcomes.NAMES``; None if the episode continues after the decision.
     note: additional text to display, such as the active subtask; may be "".
+    thinks, ahead: for live play, True if the agent thinks meanwhile, and the number of final decisions from this one on;
+        None otherwise.
     """
 
     seen: Mapping[str, np.ndarray]
@@ -58,6 +61,8 @@ class Decision:
     terms: Mapping[str, float]
     outcome: str | None
     note: str = ""
+    thinks: bool | None = None
+    ahead: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,12 +97,19 @@ class StudioAgent(Protocol):
     observations: tuple[str, ...]
 
     def play(
-        self, level: Level, *, seed: int = 0, deterministic: bool = False, start: "PlanStart | None" = None
+        self,
+        level: Level,
+        *,
+        seed: int = 0,
+        deterministic: bool = False,
+        start: "PlanStart | None" = None,
+        live: str = "",
     ) -> Generator[Decision, None, None]:
         """Play one episode until it ends or the iterator is closed.
 
         deterministic: take greedy instead of sampled actions.
         start: state to play from instead of the spawn.
+        live: clock of live play from the spawn (docs/evaluate.md), one of CLOCKS; "" for play without a clock.
         """
 
     def evaluate(

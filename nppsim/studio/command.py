@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from nppsim.errors import ConfigError, import_optional
 from nppsim.io.files import check_output_folder
 from nppsim.settings import Parser, Setting
+from nppsim.studio.agents import CLOCKS
 from nppsim.studio.security import LOOPBACK, Access, is_local
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def flags(parser: Parser) -> None:
 def watch_flags(parser: Parser) -> None:
     """Add the flags of the command ``watch``."""
     parser.add_argument("level", metavar="LEVEL", help="level file on which an agent plays")
+    parser.add_flag(Setting("play live, with this clock (docs/evaluate.md)", flag="live", kind=str, choices=CLOCKS))
     _common_flags(parser)
     parser.set_defaults(run=None, trust_plugins=False, export=None)
 
@@ -109,7 +111,9 @@ def run(arguments: argparse.Namespace) -> None:
     view = ""
     if arguments.level is not None:
         level = Level.load(arguments.level)
-        view = f"#/watch/{library.add(level, Path(arguments.level).stem)}"
+        view = f"#/watch/{library.add(level, Path(arguments.level).stem)}" + (
+            f"/{arguments.live}" if arguments.live else ""
+        )
     elif arguments.run is not None:
         view = "#/run"
     access = Access(arguments.host)

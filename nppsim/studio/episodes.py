@@ -1,7 +1,8 @@
 """Episodes of agents that the server plays, as messages to the page.
 
 A request (``agent_routes.PLAY``) is {"maps": [base64 of map files], "episodes", "seed", "deterministic", "inputs": base64 of
-inputs to play first, "endings_only"}.  The messages are those of ``nppsim/wasm/agent_worker.js``:
+inputs to play first, "endings_only", "live": clock of live play or ""}.  The messages are those of
+``nppsim/wasm/agent_worker.js``; decisions of live play also have "thinks" and "ahead" (``agents.Decision``):
 
     {"layout"}                 before the first decision: key of ``observe.layout`` -> {"shape", "picture", "components"}
     {"decisions": [...]}       see ``decision_document``
@@ -21,7 +22,7 @@ from nppsim.bank import LevelBank
 from nppsim.levels.level import Level
 from nppsim.observe.layout import SPECS
 from nppsim.physics.outcomes import UNFINISHED
-from nppsim.studio.agents import Decision, StudioAgent, layout_document
+from nppsim.studio.agents import CLOCKS, Decision, StudioAgent, layout_document
 from nppsim.studio.documents import Document, input_bytes, level_of, packed_text
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
@@ -38,9 +39,11 @@ def messages(agent: StudioAgent, request: Document) -> Generator[Document, None,
         raise StudioError(f"an agent plays 1 to {MAX_EPISODES:,} episodes on at most {MAX_LEVELS:,} levels")
     if not 0 <= request["seed"] <= _MAX_SEED:
         raise StudioError(f"a seed is a number from 0 to {_MAX_SEED}")
+    if request["live"] not in ("", *CLOCKS):
+        raise StudioError(f"clocks of live play are {', '.join(CLOCKS)}")
     settings = {"seed": request["seed"], "deterministic": request["deterministic"]}
     if not request["endings_only"]:
-        return _episode(agent, levels[0], input_bytes(request["inputs"]), settings)
+        return _episode(agent, levels[0], input_bytes(request["inputs"]), settings | {"live": request["live"]})
     return _endings(agent, levels, request["episodes"], settings)
 
 
@@ -85,6 +88,8 @@ def decision_document(decision: Decision, frame: int) -> Document:
         "inputs": packed_text(decision.inputs),
         "outcome": decision.outcome,
         "note": decision.note,
+        "thinks": decision.thinks,
+        "ahead": decision.ahead,
     }
 
 

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from bc.train import BCResult
 from nppsim.actions import NUM_ACTIONS
+from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from rl.checks.check import CHECKPOINT, TRIAL, UPDATE, CheckFailed, CheckSkipped, CheckWarned, check, require
 from rl.config import ExperimentConfig
@@ -25,11 +26,16 @@ from rl.training.alarms import missing_gradients
 
 Observed = Mapping[str, torch.Tensor]  # raw observations of some decisions: key -> [rows, *shape]
 FITTED, STEPS, RATE = 64, 150, 1e-3  # decisions, steps and learning rate of ``a_small_batch_is_fitted``
-MAX_MEAN_DIFFERENCE = 3.0  # limit for means of rollout and demonstrations, in standard deviations of the demonstrations
+MAX_MEAN_DIFFERENCE = 3.0  # limit for means of the rollout and the statistics, in standard deviations of the statistics
 MAX_STD_RATIO = 5.0  # ratios of standard deviations must be below this and above its inverse
 STD_OFFSET = 0.1  # added to the standard deviations of both, so that nearly constant observations are not compared
 MAX_CLAMPED = 0.2  # largest share of normalised values outside the range to which the network clamps them
-_OTHER_DATA = "demonstrations and training levels differ: use demonstrations of such levels, or --no-pretraining"
+NAMED = 8  # largest number of inputs that a warning names
+OFTEN_CLAMPED = 0.01  # share of decisions; an input that is clamped in more of them gets a warning
+_OTHER_DATA = (
+    "the normaliser's statistics come from other levels: use demonstrations of the training levels, or train without "
+    "imitation and --init-from"
+)
 
 
 def _in_float32(policy: NppPolicy) -> NppPolicy:
@@ -112,18 +118,27 @@ def the_first_update_stays_near_the_bc_policy(ppo: PPO, bc_policy: NppPolicy, pr
 
 @check(UPDATE)
 @torch.no_grad()
-def the_rollout_resembles_the_demonstrations(ppo: PPO, statistics: ObservationStatistics) -> str:
-    """Check that normalised observations of the rollout have similar statistics as in the demonstrations."""
+def the_rollout_resembles_the_statistics(ppo: PPO, statistics: ObservationStatistics) -> str:
+    """Check that the observations of the rollout have similar statistics as those of the normaliser.
+
+    It warns of inputs that are often clamped, or that are constant in the statistics but not in the rollout.
+    """
     normalize, buffer = ppo.policy.features_extractor.normalize, ppo.rollout_buffer
     if not normalize.float_keys:
         raise CheckSkipped("the network observes only images, which are not normalised")
     everything = torch.arange(len(buffer), device=buffer.device)
     z = normalize(buffer.observations(everything, normalize.float_keys))[:, normalize.newest].cpu().numpy()
     texts, unusual, ratios = [], [], []
+    often: dict[str, float] = {}  # name of an input -> share of decisions in which it is clamped
+    constant: list[str] = []
     for key, columns in normalize.columns.items():
-        rollout, demonstrated = z[:, columns], statistics.std[key] / statistics.divisor[key]
+        rollout, measured = z[:, columns], statistics.std[key] / statistics.divisor[key]
+        for index, values in zip(np.ndindex(measured.shape), rollout.T, strict=True):
+            name, share = layout.component_name(key, index), float((np.abs(values) >= CLAMP).mean())
+            often |= {name: share} if share > OFTEN_CLAMPED else {}
+            constant += [name] if measured[index] == 0 and np.ptp(values) > 0 else []
         means, clamped = np.abs(rollout.mean(axis=0)), float((np.abs(rollout) >= CLAMP).mean())
-        spread, usual = (float(np.sqrt(np.mean(std**2))) + STD_OFFSET for std in (rollout.std(axis=0), demonstrated))
+        spread, usual = (float(np.sqrt(np.mean(std**2))) + STD_OFFSET for std in (rollout.std(axis=0), measured))
         ratios.append(spread / usual)
         texts.append(
             f"{key}: {rollout.min():.1f} to {rollout.max():.1f}, mean off by {means.mean():.1f} (at most "
@@ -134,6 +149,12 @@ def the_rollout_resembles_the_demonstrations(ppo: PPO, statistics: ObservationSt
     typical, few = float(np.median(ratios)), buffer.shape[1] < 2  # observations of a single level vary less
     message = f"standard deviations × {typical:.2f}: {'; '.join(texts)}"
     require(few or 1 / MAX_STD_RATIO < typical < MAX_STD_RATIO, message, _OTHER_DATA)
+    if often:
+        worst = sorted(often, key=often.__getitem__, reverse=True)[:NAMED]
+        named = ", ".join(f"{name} ({often[name]:.0%})" for name in worst)
+        unusual.append(f"{len(often)} inputs are clamped in more than {OFTEN_CLAMPED:.0%} of decisions: {named}")
+    if constant:
+        unusual.append(f"{len(constant)} inputs are constant in the statistics: {', '.join(constant[:NAMED])}")
     if unusual:
         raise CheckWarned("; ".join(unusual), _OTHER_DATA)
     return message

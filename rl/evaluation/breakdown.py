@@ -1,7 +1,8 @@
 """Breakdown of an evaluation by the entities, path lengths and doors of the levels, and by the ends of the episodes.
 
 by_contents(episodes)        # {"with mine": {"episodes": 80, "wins": 31, ...}, "path below 500 px": ...}
-endings(episodes)            # [Ending(cause="mine", switch_taken=False), ...], one per episode
+endings(episodes)            # [Ending(cause="mine", switch_taken=False, x=312.0, y=408.0), ...], one per episode
+losses(episodes)             # [Loss(cause="mine", episodes=3, ...), ...], for episodes on one level
 """
 
 import itertools
@@ -40,10 +41,30 @@ class Ending:
 
     cause: "won", a name of an entity (``kinds.ENTITY_NAMES``), IMPACT, LOOP or SLOW.
     switch_taken: True if an exit switch was taken.
+    x, y: position of the ninja, px: the last one, and where it last made progress for a time-out.
     """
 
     cause: str
     switch_taken: bool
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Lost episodes of one level with the same cause.
+
+    cause: as in ``Ending``.
+    episodes: number of episodes.
+    x, y: position of ``Ending``, of the episode with the most others at most REACH away.
+    covered: mean length of the covered path, px.
+    """
+
+    cause: str
+    episodes: int
+    x: float
+    y: float
+    covered: float
 
 
 def by_contents(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:
@@ -83,12 +104,38 @@ def _ending(episode: EpisodeRecord) -> Ending:
     run = simulate(episode.level, episode.inputs)
     switches = run.entity_state[:, run.entities[:, 0] == kinds.EXIT_SWITCH]
     taken = bool(len(switches) and (is_active(switches[-1]) == 0).any())
+    x, y = run.position[-1].tolist()
     if episode.outcome == NAMES[DIED]:
-        return Ending(cause_of_death(episode.level, episode.inputs, run), taken)
+        return Ending(cause_of_death(episode.level, episode.inputs, run), taken, x, y)
     if episode.outcome == NAMES[TIMEOUT]:
         loop = episode.last_gain < (1 - LOOP_SHARE) * episode.decisions
-        return Ending(LOOP if loop else SLOW, taken)
-    return Ending(NAMES[WON], taken)
+        x, y = run.position[min(episode.last_gain * episode.frames // episode.decisions, run.frames)].tolist()
+        return Ending(LOOP if loop else SLOW, taken, x, y)
+    return Ending(NAMES[WON], taken, x, y)
+
+
+def losses(episodes: Sequence[EpisodeRecord]) -> list[Loss]:
+    """Return why episodes on one level are lost, the most frequent cause first."""
+    lost = [(ending, e) for ending, e in zip(endings(episodes), episodes, strict=True) if not e.won]
+    found = []
+    for cause, count in Counter(ending.cause for ending, _ in lost).most_common():
+        own = [(ending, e) for ending, e in lost if ending.cause == cause]
+        places = np.array([(ending.x, ending.y) for ending, _ in own])
+        near = np.hypot(*(places[:, None] - places).T) <= REACH
+        x, y = places[near.sum(axis=0).argmax()].tolist()
+        found.append(Loss(cause, count, x, y, float(np.mean([e.covered * e.path_length for _, e in own]))))
+    return found
+
+
+def losses_text(found: Sequence[Loss], path_length: float) -> str:
+    """Format the result of ``losses`` in one line.  path_length: of the level, px."""
+    parts = []
+    for loss in found:
+        number = f"{loss.episodes} × " if sum(one.episodes for one in found) > 1 else ""
+        parts.append(
+            f"{number}{loss.cause} at ({loss.x:.0f}, {loss.y:.0f}) after {loss.covered:,.0f} of {path_length:,.0f} px"
+        )
+    return "; ".join(parts)
 
 
 def cause_of_death(level: Level, inputs: np.ndarray, run: Run) -> str:

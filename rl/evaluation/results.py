@@ -81,6 +81,7 @@ class EpisodeRecord:
     subtasks: int64[decisions, 2], subtask and its age in decisions, for a policy with subtasks; else None.
     covered: largest share of the path that was covered, up to 1; 0 unless the reward has shaping along the path.
     last_gain: number of the decision after which ``covered`` was reached.
+    thoughts: periods of thinking in live play: begin and end in s, and number of decisions that were final then.
     """
 
     level_index: int
@@ -97,6 +98,7 @@ class EpisodeRecord:
     subtasks: np.ndarray | None = field(default=None, repr=False)
     covered: float = 0.0
     last_gain: int = 0
+    thoughts: Sequence[tuple[float, float, int]] = ()
 
     @property
     def won(self) -> bool:

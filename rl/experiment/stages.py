@@ -147,8 +147,10 @@ def check_before_training(training: Training) -> None:
     if setup.pretrained:
         setup.doctor.add(replays=setup.config.replay_data_dir)
     else:
-        absent = ("replays", "dataset", "statistics", "bc_policy", "bc_result", "probe")
+        absent = ("replays", "dataset", "bc_policy", "bc_result", "probe")
         setup.doctor.skip(**dict.fromkeys(absent, "no imitation in this run"))
+        if setup.config.init_from is None:
+            setup.doctor.skip(statistics="no imitation in this run")
     setup.doctor.add(
         config=setup.config,
         levels={"train": setup.data.train, "dev": setup.data.dev, "test": setup.data.test},
@@ -362,6 +364,7 @@ def _make_first_agent(training: Training) -> tuple[PPO, _InitialState]:
         )
         setup.doctor.add(bc_policy=pretrained.policy, bc_result=pretrained.result, probe=pretrained.probe)
     if initial:
+        setup.doctor.add(statistics=statistics)
         setup.log(f"PPO starts from {setup.config.init_from}; {training.record.transfer}")
     runs: dict[str, np.ndarray] = {}
     if training.env.sampler.starts is not None:

@@ -85,7 +85,7 @@ class BacktrackingPlayer(Player):
         self._acting = envs
         return actions
 
-    def backtrack(self, rng: torch.Generator | None) -> dict[int, int]:
+    def backtrack(self, rng: torch.Generator | None, final: int = 0) -> dict[int, int]:
         """See ``Player``."""
         sim, envs = self._simulator, self._acting
         ended = (sim.terminated | sim.truncated)[envs]
@@ -101,7 +101,7 @@ class BacktrackingPlayer(Player):
         deepest = np.minimum(MIN_DEPTH + DEPTH_STEP * (tries + 1), self.horizon)
         drawn = MIN_DEPTH + torch.rand(len(envs), generator=rng).numpy() * (deepest + 1 - MIN_DEPTH)
         wanted = self._decisions[envs] - np.where(died, drawn.astype(np.int64), self.inner.phase)
-        start = np.maximum(wanted, np.maximum(self._farthest[envs] - self.horizon, 0))
+        start = np.maximum(wanted, np.maximum(self._farthest[envs] - self.horizon, final))
         count = self._decisions[envs] - start
         envs, died, start, count = (values[count > 0] for values in (envs, died, start, count))
         if len(envs):

@@ -67,9 +67,10 @@ class Player:
         """
         return np.zeros(len(envs), bool)
 
-    def backtrack(self, rng: torch.Generator | None) -> dict[int, int]:
+    def backtrack(self, rng: torch.Generator | None, final: int = 0) -> dict[int, int]:
         """Return to earlier states of episodes, after a step of the simulator; see ``BacktrackingPlayer``.
 
+        final: number of decisions of each episode that cannot be undone.
         The simulator has the observations of these states.  Returns environment -> number of undone decisions.
         """
         return {}

@@ -16,10 +16,14 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+import numpy as np
+
+from nppsim.actions import ACTION_INPUT
+from nppsim.bank import LevelBank
 from nppsim.errors import ConfigError
 from nppsim.io.files import check_output_folder, locked, new_folder, replacing, table, write_json
 from nppsim.io.progress import progress_bar
-from nppsim.levels.level import MODELLED, UNSUPPORTED, left_out, warning_lines
+from nppsim.levels.level import MODELLED, UNSUPPORTED, Level, left_out, warning_lines
 from nppsim.levels.level_set import LevelSetError
 from nppsim.parallel.cluster import EXECUTION_SETTINGS, Workers
 from nppsim.parallel.executor import open_executor
@@ -28,22 +32,29 @@ from nppsim.pictures import render
 from nppsim.pictures.film import record
 from nppsim.pictures.schemes import colour_scheme
 from nppsim.planner import gold_in_level
+from nppsim.planner.search import WinningRun, verified
 from nppsim.planner.settings import TIME
 from nppsim.replays.diff import compare_replays, difference_text
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.replays.score import score, seconds
+from nppsim.replays.targets import Targets
 from nppsim.report.pages import check_packages, render_page, write_page
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from nppsim.simulate import simulate
 from rl import plugins
 from rl.config import ExperimentConfig, VideoConfig
+from rl.evaluation.breakdown import losses, losses_text
 from rl.policy.player import PickledPolicy
 from rl.search.guided_search import GuidePolicy
 from rl.search.levels import SolveTask, read_tasks
-from rl.search.solve import Interrupted, Solution, SolveSettings, solve
+from rl.search.live import CLOCKS, MEASURED, LivePlayer, load_kernels
+from rl.search.solve import PLANNER, Interrupted, Solution, SolveSettings, solve
 
 SOURCE = "solve"  # "source" in the metadata of demonstrations
+LIVE = "live play"  # ``Solution.found_by`` of runs of --live
+FOUND, RECORDING = "this run", "recording"  # whose the best known run is, besides PLANNER, whose the par is
+LEFT = ("level", "support", "best by", "target", "found by", "why it failed")  # columns with text
 REPLAYS, FILMS, ROUTES = "replays", "films", "routes"  # sub-folders of --out
 
 
@@ -67,6 +78,13 @@ class Solved:
         level, run = self.task.level, self.solution.run
         known = asdict(self.solution)
         del known["run"]
+        runs = [
+            (run.frames if run else None, FOUND),
+            (self.task.par_frames, PLANNER),
+            (self.task.recorded_frames, RECORDING),
+        ]
+        existing = [(frames, by) for frames, by in runs if frames is not None]
+        best_frames, best_by = min(existing, key=lambda one: one[0], default=(None, None))
         return {
             "level": self.task.name,
             "id": level.id,
@@ -80,6 +98,10 @@ class Solved:
             "gold_in_level": gold_in_level(level),
             "score": run and score(run.frames, run.gold),
             "recorded_frames": self.task.recorded_frames,
+            "best_frames": best_frames,
+            "best_by": best_by,
+            "target": self.task.target and asdict(self.task.target),
+            "target_reached": self.task.target and run and self.task.target.is_reached(run.frames, run.gold),
             **known,
         }
 
@@ -92,11 +114,20 @@ class SolveArguments:
     agent: Path = setting(MISSING, "checkpoint of the agent", flag="agent", metavar="CHECKPOINT")
     against: Path | None = setting(None, "replay of a single LEVEL to compare with", flag="against", metavar="REPLAY")
     out: Path = setting(Path("solved"), "new folder for runs, videos and report", flag="out", aliases=("output-dir",))
+    targets: Path | None = setting(
+        None, "text file of times or scores to reach (docs/play.md)", flag="targets", metavar="FILE"
+    )
     demonstrations: Path | None = setting(
         None,
         "also write the runs to this new folder for training, as CATEGORY.h5",
         flag="demonstrations",
         metavar="DIR",
+    )
+    live: str | None = setting(
+        None,
+        "play each level live once, with this clock (docs/evaluate.md), instead of searching",
+        flag="live",
+        choices=tuple(CLOCKS),
     )
     films: int = setting(1, "largest number of videos per category", flag="films", low=0)
     video_fps: int = same_setting(VideoConfig, "video_fps", needs="")
@@ -118,6 +149,10 @@ def run(arguments: SolveArguments, settings: SolveSettings) -> int:
     If ``arguments.out`` is not empty, a new folder ``solved_2``, ``solved_3``, ... is used.  On Ctrl-C, the runs found so
     far are saved.
     """
+    if arguments.live and settings != SolveSettings(seed=settings.seed):
+        raise ConfigError(
+            "plays without --objective, --budget, --polish, --improve and --seconds", "--live", arguments.live
+        )
     agent, tasks = _prepare(arguments)
     for note in warning_lines(task.level for task in tasks):
         print(note)
@@ -162,6 +197,9 @@ def _prepare(arguments: SolveArguments) -> tuple[PickledPolicy, list[SolveTask]]
     plugins.load(arguments.plugins)
     agent = PickledPolicy.of(GuidePolicy.load(arguments.agent), arguments.plugins)
     tasks = _supported(read_tasks(arguments.level, arguments.against), arguments.allow_unsupported)
+    if arguments.targets is not None:
+        targets = Targets(arguments.targets)
+        tasks = [replace(task, target=targets.of(task.level)) for task in tasks]
     if arguments.cluster and len(tasks) == 1:
         raise ConfigError("is only for several levels; leave it out", "--cluster", arguments.cluster)
     return agent, tasks
@@ -183,8 +221,27 @@ def _has_files(folder: Path) -> bool:
     return folder.exists() and any(file.name[0] != "." for file in folder.iterdir())
 
 
-def _solve_one(agent: PickledPolicy, settings: SolveSettings, task: SolveTask) -> Solution:
-    return solve(task.level, agent.unpack(), settings, threads=1)
+def _solve_one(agent: PickledPolicy, settings: SolveSettings, live: str | None, task: SolveTask) -> Solution:
+    if live is None:
+        return solve(task.level, agent.unpack(), settings, threads=1)
+    return _play_live(agent.unpack(), settings.seed, live, task.level)
+
+
+def _play_live(agent: GuidePolicy, seed: int, clock: str, level: Level) -> Solution:
+    """Play a level live.  clock: name in CLOCKS."""
+    if clock == MEASURED:
+        load_kernels(agent)
+    player = LivePlayer(level, agent, seed, clock)
+    play, run = player.play(), None
+    if play.won:
+        inputs = np.repeat(ACTION_INPUT[play.actions], agent.frame_skip)
+        inputs = inputs[: simulate(level, inputs).frames]
+        run = verified(player.search.bank, WinningRun(play.actions, inputs), None, play.simulated)
+    evaluated = player.search.evaluated
+    frames, found_by = (None, "") if run is None else (run.frames, LIVE)
+    lost = [] if play.won else losses([play.record((level, ""), agent.frame_skip)])
+    counts = play.simulated, 0, 0, 0, evaluated, evaluated * agent.foreseen
+    return Solution(run, TIME, found_by, frames, *counts, lost, play.thoughts)
 
 
 def _solutions(
@@ -194,7 +251,7 @@ def _solutions(
 
     With a single level, the best solution so far is yielded on Ctrl-C.
     """
-    if len(tasks) == 1:
+    if len(tasks) == 1 and arguments.live is None:
         with progress_bar(title="searching", total=settings.frames, unit="frame") as bar:
             try:
                 solution = solve(tasks[0].level, agent.unpack(), settings, bar=bar)
@@ -203,7 +260,7 @@ def _solutions(
                 raise
             yield tasks[0], solution
         return
-    solve_one = partial(_solve_one, agent, settings)
+    solve_one = partial(_solve_one, agent, settings, arguments.live)
     with (
         progress_bar(title="solving", total=len(tasks), unit="level") as bar,
         open_executor(min(arguments.workers or usable_cores(), len(tasks)), ConfigError, arguments.cluster) as executor,
@@ -267,8 +324,28 @@ def file_stem(name: str, used: set[str]) -> str:
     return stem
 
 
-def rows(solved: Iterable[Solved]) -> list[dict[str, Any]]:
+def why_it_failed(one: Solved) -> str | None:
+    """Describe in one line why a level is not finished; None if it is."""
+    if one.solution.run is not None:
+        return None
+    bank = LevelBank([one.task.level])
+    if not bank.reachable[0]:
+        return "no path leads via an exit switch to its exit"
+    return (
+        losses_text(one.solution.losses, float(bank.path_length[0])) or "the budget is too small: the agent finishes it"
+    )
+
+
+def target_text(one: Solved) -> str | None:
+    """Return the target of a level and whether its run reaches it, or None."""
+    if one.task.target is None:
+        return None
+    return f"{one.task.target}, {'reached' if one.entry['target_reached'] else 'not reached'}"
+
+
+def rows(solved: Sequence[Solved]) -> list[dict[str, Any]]:
     """Return the rows of the result table, one per level."""
+    has_targets = any(one.task.target for one in solved)
     return [
         {
             "level": one.task.caption,
@@ -282,14 +359,23 @@ def rows(solved: Iterable[Solved]) -> list[dict[str, Any]]:
             if found["frames"] and found["par_frames"]
             else None,
             "recorded": found["recorded_frames"],
+            "best by": found["best_by"],
+            **({"target": target_text(one)} if has_targets else {}),
             "found by": found["found_by"] or "not found",
             "simulated to find": found["finding"],
             "to shorten": found["shortening"],
             **({} if found["objective"] == TIME else {"for gold": found["collecting"]}),
+            **({} if all(other.solution.run for other in solved) else {"why it failed": why_it_failed(one)}),
+            **({"thought, s": f"{thinking_time(one.solution):.2f}"} if one.solution.thoughts else {}),
         }
         for one in solved
         for found in (one.entry,)
     ]
+
+
+def thinking_time(solution: Solution) -> float:
+    """Return the thinking time of live play, in s."""
+    return sum(end - begin for begin, end, _ in solution.thoughts)
 
 
 def summary(solved: Sequence[Solved]) -> list[str]:
@@ -306,6 +392,9 @@ def summary(solved: Sequence[Solved]) -> list[str]:
             f"objective {objective}: {collected} of {existing} pieces of gold, all of them on {complete} of {len(won)} "
             f"levels; mean score {mean(level['score'] for level in won):.3f}"
         )
+    thinking = [thinking_time(one.solution) for one in solved if one.solution.thoughts]
+    if thinking:
+        lines.append(f"live: thinking time median {median(thinking):.2f} s, longest {max(thinking):.2f} s")
     modelled = sum(level["support"] == MODELLED for level in won)
     if modelled:
         lines.append(f"{modelled} of {len(won)} runs are on modelled levels: they may end differently in the game")
@@ -313,6 +402,9 @@ def summary(solved: Sequence[Solved]) -> list[str]:
     if ratios and objective == TIME:
         within = sum(ratio <= 1 for ratio in ratios)
         lines.append(f"length / par: median {median(ratios):.3f}; at most par on {within} of {len(ratios)} levels")
+    aimed = [level for level in found if level["target"]]
+    if aimed:
+        lines.append(f"targets reached on {sum(bool(e['target_reached']) for e in aimed)} of {len(aimed)} levels")
     beaten = [level["frames"] < level["recorded_frames"] for level in won if level["recorded_frames"]]
     if beaten and objective == TIME:
         lines.append(f"faster than the recording on {sum(beaten)} of {len(beaten)} levels")
@@ -331,7 +423,11 @@ def summary_text(solved: Sequence[Solved]) -> str:
     found = rows(solved)
     shown = [[f"{value:,}" if isinstance(value, int) else "-" if value is None else value for value in row.values()]
              for row in found]  # fmt: skip
-    parts = [table(list(found[0]), shown, "llrrrrrrrlrrr"[: len(found[0])]), "", *summary(solved)]
+    parts = [
+        table(list(found[0]), shown, "".join("l" if name in LEFT else "r" for name in found[0])),
+        "",
+        *summary(solved),
+    ]
     if len(solved) == 1 and solved[0].solution.run and solved[0].task.recorded is not None:
         difference, *_ = compare_replays(solved[0].task.recorded, solved[0].replay)
         parts += ["", "A is the recording, B the run found", difference_text(difference)]

@@ -1,31 +1,36 @@
 """Live play: the agent plays while the clock of the game runs, and searches between its decisions.
 
     played = LivePlayer(level, GuidePolicy.load(path)).play()
-    played.actions, played.won, played.thought
+    played.actions, played.won, played.thoughts
 
 docs/evaluate.md defines live play.  The player commits itself to actions that lead to a *root*, a state in which the ninja
 can wait, and searches for a run from there (``rl.search.solve.find``) until the root is due.  If the search finds a run, the
 player tries to begin it before the root.  Otherwise it commits itself to a longer wait and searches again.  Where waiting is
 deadly, it first follows the policy to a state where it is not.  When no wait is left, it plays the policy with backtracking.
+Decisions for which thinking came too late have no action.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from nppsim.actions import FRAMES_PER_SECOND
+from nppsim.generate import generate
 from nppsim.levels.level import Level
 from nppsim.physics.outcomes import WON
 from nppsim.planner.search import WinningRun
+from rl.evaluation.results import EpisodeRecord
+from rl.evaluation.suite import CHEAPEST, EvaluationSuite
 from rl.policy.backtracking import with_backtracking
 from rl.policy.constants import HORIZON, PATIENCE
 from rl.policy.player import player_of
-from rl.search.guided_search import FrameBudget, GuidedSearch, GuidePolicy
-from rl.search.solve import UNLIMITED, find
+from rl.search.guided_search import BeamSettings, FrameBudget, GuidedSearch, GuidePolicy
+from rl.search.solve import UNLIMITED, Planner, find
 
 # Prices of the counted clock, in s: medians of one core of an Intel Xeon, rounded up (docs/lab/results.md).
 FRAME_SECONDS = 1.5e-6  # a simulated frame
@@ -59,30 +64,95 @@ class CountedBudget(FrameBudget):
         return max(super().left - EVALUATION_FRAMES * (self._search.evaluated - self._evaluated), 0)
 
 
-class Thinking:
-    """Account of thinking time.
+class MeasuredBudget(FrameBudget):
+    """Budget until a deadline (value of ``time.monotonic``).
 
-    measured: True to measure the wall time, False to count simulated frames and evaluations at their prices.
-    used: thinking time so far, in s.
+    Half of the remaining time is left, in frames at their price: a search that simulates them in one call ends in time.
     """
 
-    def __init__(self, search: GuidedSearch, measured: bool):
-        self._search, self._measured = search, measured
-        self.used = 0.0
+    def __init__(self, until: float, frames: int = UNLIMITED, progress: Callable[[int], object] = lambda frames: None):
+        super().__init__(frames, progress=progress)
+        self._end = until
+
+    def part(self, frames: int) -> "MeasuredBudget":
+        """See ``FrameBudget``."""
+        return MeasuredBudget(self._end, frames, self.spend)
+
+    @property
+    def left(self) -> int:
+        """See ``FrameBudget``."""
+        return min(super().left, int(max(self._end - time.monotonic(), 0.0) / (2 * FRAME_SECONDS)))
+
+
+class CountedClock:
+    """Clock of the game that advances by the prices of what ``search`` simulates and evaluates.
+
+    now: time since the level is shown, in s.
+    simulated: number of simulated frames, except for those of look-ahead.
+    """
+
+    def __init__(self, search: GuidedSearch):
+        self._search, self.now, self.simulated = search, 0.0, 0
 
     @contextmanager
     def until(self, seconds: float) -> Iterator[FrameBudget]:
-        """Yield a budget with which ``used`` may grow to ``seconds``; afterwards, add what was used."""
-        search, begin, evaluated = self._search, time.monotonic(), self._search.evaluated
-        seconds = max(seconds - self.used, 0.0)
-        budget = (
-            FrameBudget(UNLIMITED, begin + seconds)
-            if self._measured
-            else CountedBudget(search, int(seconds / FRAME_SECONDS))
-        )
+        """Yield a budget that ends at a time of this clock; afterwards, advance the clock by what was spent."""
+        evaluated = self._search.evaluated
+        budget = CountedBudget(self._search, int(max(seconds - self.now, 0.0) / FRAME_SECONDS))
         yield budget
-        counted = FRAME_SECONDS * budget.simulated + EVALUATION_SECONDS * (search.evaluated - evaluated)
-        self.used += time.monotonic() - begin if self._measured else counted
+        self.simulated += budget.simulated
+        self.now += FRAME_SECONDS * budget.simulated + EVALUATION_SECONDS * (self._search.evaluated - evaluated)
+
+
+class MeasuredClock:
+    """Clock of the game that is the wall time of this process, from the construction of the clock.
+
+    simulated: number of simulated frames, except for those of look-ahead.
+    """
+
+    def __init__(self, search: GuidedSearch):
+        self._begin, self.simulated = time.monotonic(), 0
+
+    @property
+    def now(self) -> float:
+        """Time since the level is shown, in s."""
+        return time.monotonic() - self._begin
+
+    @contextmanager
+    def until(self, seconds: float) -> Iterator[FrameBudget]:
+        """Yield a budget that ends at a time of this clock."""
+        budget = MeasuredBudget(self._begin + seconds)
+        yield budget
+        self.simulated += budget.simulated
+
+
+COUNTED, MEASURED = "counted", "measured"
+CLOCKS: dict[str, type[CountedClock] | type[MeasuredClock]] = {COUNTED: CountedClock, MEASURED: MeasuredClock}
+
+
+class Thought(NamedTuple):
+    """A period in which the agent thinks.
+
+    begin, end: time since the level is shown, in s.
+    planned: number of decisions whose actions are final during this period.
+    """
+
+    begin: float
+    end: float
+    planned: int
+
+
+class _Recorded:
+    """Policy that plays recorded actions, int64[decisions], in one environment."""
+
+    observations = CHEAPEST
+
+    def __init__(self, actions: np.ndarray):
+        self._actions = iter(actions)
+
+    def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+        """See ``rl.evaluation.suite.Policy``."""
+        return np.array([next(self._actions)])
 
 
 @dataclass(frozen=True)
@@ -92,17 +162,39 @@ class LivePlay:
     actions: int64[decisions].
     won: True if the last action finishes the level.
     found: number of executed decisions when the search had found the run; None if it found none.
-    waits: decision at which each search had to be finished.
-    thought: thinking time, in s.
-    borrowed: largest thinking time beyond that of the executed decisions at any decision, in s; 0 with the counted clock.
+    thoughts: periods of thinking, in order.
+    simulated: number of simulated frames, except for those of look-ahead.
     """
 
     actions: np.ndarray
     won: bool
     found: int | None
-    waits: list[int]
-    thought: float
-    borrowed: float
+    thoughts: list[Thought]
+    simulated: int
+
+    @property
+    def thought(self) -> float:
+        """Thinking time, in s."""
+        return sum(one.end - one.begin for one in self.thoughts)
+
+    def record(self, pair: tuple[Level, str], frame_skip: int) -> EpisodeRecord:
+        """Return the record of the episode.  pair: the level and its category."""
+        suite = EvaluationSuite([pair], frame_skip=frame_skip, num_envs=1, threads=1, patience=0, horizon=0)
+        (record,) = suite.run(_Recorded(self.actions), deterministic=True)
+        return replace(record, thoughts=self.thoughts)
+
+    def timeline(self, decision_seconds: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each decision whether the agent thinks meanwhile, and the number of final decisions from it on.
+
+        decision_seconds: length of a decision, in s.
+        Returns bool[decisions] and int64[decisions].
+        """
+        count = len(self.actions)
+        thinks, planned = np.zeros(count, bool), np.full(count, count)
+        for begin, end, final in self.thoughts:
+            during = slice(int(begin / decision_seconds), int(np.ceil(end / decision_seconds)))
+            thinks[during], planned[during] = True, final
+        return thinks, np.maximum(planned - np.arange(count), 0)
 
 
 @dataclass
@@ -110,67 +202,76 @@ class LivePlayer:
     """Player of one episode of a level.
 
     seed: seed of the search.
-    measured: True to measure the thinking time, which makes results depend on the machine; False to count it.
+    clock: name in CLOCKS; with the measured clock, results depend on the machine.
     """
 
     level: Level
     agent: GuidePolicy
     seed: int = 0
-    measured: bool = False
+    clock: str = COUNTED
     search: GuidedSearch = field(init=False)
 
     def __post_init__(self) -> None:
         self.search = GuidedSearch(self.level, self.agent, np.random.default_rng(self.seed), threads=1)
         self.decision_seconds = self.agent.frame_skip / FRAMES_PER_SECOND
-        self._thinking = Thinking(self.search, self.measured)
         self._committed: list[int] = []  # actions that lead to the root, which cannot be taken back
         self._states = [self.search.start]  # uint8[B], state before each of them, and the root
-        self._borrowed = 0.0
+        self._dead = False  # True if the ninja dies before the root
 
     def play(self) -> LivePlay:
         """Play the episode."""
-        roots: list[int] = []
-        run = None
-        while run is None and self.search.bank.reachable[0]:
-            wait = min(WAITS[min(len(roots), len(WAITS) - 1)], LAST_ROOT - len(self._committed))
+        self._clock = CLOCKS[self.clock](self.search)
+        thoughts: list[Thought] = []
+        run = found = None
+        while run is None and self.search.bank.reachable[0] and not self._dead:
+            begin = self._clock.now
+            wait = min(WAITS[min(len(thoughts), len(WAITS) - 1)], LAST_ROOT - len(self._committed))
             if wait < MIN_WAIT or not self._commit(wait):
                 break
-            roots.append(len(self._committed))
+            root = len(self._committed)
             self.search.start = self._states[-1]
-            with self._thinking.until(self.decision_seconds * len(self._committed)) as budget:
-                run, _ = find(self.search, self.seed + len(roots), budget)
-            self._check()
-        if run is None:
-            found, (rest, won) = None, self._follow_policy()
-        else:
-            found, rest, won = self._executed, run.actions.tolist(), True
-            self._begin_early(run)
+            with self._clock.until(self.decision_seconds * root) as budget:
+                run, _ = find(self.search, self.seed + root, budget)
+            found = min(self._due, root)
+            thoughts.append(Thought(begin, self._clock.now, root))
+            self._act_late()
+            if run is not None and (self._dead or not self._begin_early(run)):
+                run = None
+        rest, won = (run.actions.tolist(), True) if run is not None else ([], False)
+        if run is None and not self._dead:
+            begin = self._clock.now
+            rest, won = self._follow_policy()
+            thoughts.append(Thought(begin, self._clock.now, len(self._committed)))
         actions = np.array(self._committed + rest, np.int64)
-        return LivePlay(actions, won, found, roots, self._thinking.used, self._borrowed)
+        return LivePlay(actions, won, found if run is not None else None, thoughts, self._clock.simulated)
 
     @property
-    def _executed(self) -> int:
-        """Number of decisions that are executed by now: thinking time is granted before each decision."""
-        return min(max(int(np.ceil(self._thinking.used / self.decision_seconds)) - 1, 0), len(self._committed))
+    def _due(self) -> int:
+        """Number of decisions that are due by now: thinking time is granted before each decision."""
+        return max(int(np.ceil(self._clock.now / self.decision_seconds)) - 1, 0)
 
-    def _check(self) -> None:
-        """Update ``_borrowed``: the search must be finished before the root is due."""
-        allowed = self.decision_seconds * (len(self._committed) + 1)
-        self._borrowed = max(self._borrowed, self._thinking.used - allowed)
+    def _act_late(self) -> None:
+        """Commit the player to no action for each decision that is due and has no action."""
+        late = self._due - len(self._committed)
+        if late > 0:
+            with self._clock.until(UNLIMITED) as budget:
+                survived, states = self._waiting(self._states[-1:], late, budget)
+            self._dead = survived[0] < late
+            self._committed += [NO_ACTION] * (len(states) - 1)
+            self._states += list(states[1:, 0])
 
     def _commit(self, wait: int) -> bool:
         """Append actions to the committed ones that lead to a new root, at most ``wait`` decisions later.
 
         Returns False if no state was found in which the ninja survives.
         """
-        with self._thinking.until(self.decision_seconds * (len(self._committed) + 1)) as budget:
+        with self._clock.until(self.decision_seconds * (len(self._committed) + 1)) as budget:
             survived, states = self._waiting(self._states[-1:], wait + MARGIN, budget)
             if survived[0] >= wait + MARGIN:
                 actions = [NO_ACTION] * wait
                 states = states[: wait + 1, 0]
             else:
                 actions, states = self._walk(wait, int(survived[0]), budget)
-        self._check()
         self._committed += actions
         self._states += list(states[1:])
         return len(actions) >= MIN_WAIT
@@ -229,24 +330,29 @@ class LivePlayer:
         actions = [int(one[i]) for one in played[:k]] + [NO_ACTION] * idle
         return actions, np.concatenate([np.stack([one[i] for one in states[: k + 1]]), rest[1 : idle + 1, n]])
 
-    def _begin_early(self, run: WinningRun) -> None:
-        """Leave out the last committed actions if the run also wins from an earlier state that is not executed yet."""
-        now = min(self._executed + 1, len(self._committed))  # testing takes less than a decision
+    def _begin_early(self, run: WinningRun) -> bool:
+        """Return True if the run wins from a committed state that is not executed yet, and leave out the later actions."""
+        now = min(self._due + 1, len(self._committed))  # testing takes less than a decision
         begins = np.unique(np.linspace(now, len(self._committed), TRIED_BEGINS).astype(int))
         envs, stay, running = self.search.playing_envs(len(begins)), np.full(len(begins), -1, np.int32), len(begins)
         envs.restore(slice(0, len(begins)), np.stack([self._states[begin] for begin in begins]))
         over, won = np.zeros(len(begins), bool), np.zeros(len(begins), bool)
-        with self._thinking.until(self.decision_seconds * (len(self._committed) + 1)) as budget:
+        with self._clock.until(self.decision_seconds * (len(self._committed) + 1)) as budget:
             for action in run.actions:
                 envs._step(np.full(len(begins), action), stay, every_end=False, asleep=over)
                 budget.spend(running * self.agent.frame_skip + CALL_FRAMES)
                 won |= envs.terminated & (envs.episode["outcome"] == WON)
                 over |= envs.terminated | envs.truncated
                 running = int((~over).sum())
-        del self._committed[int(begins[won][0]) :]  # the last one is the root, from which the run wins
+        if won.any():
+            del self._committed[int(begins[won][0]) :]
+        return bool(won.any())
 
     def _follow_policy(self) -> tuple[list[int], bool]:
-        """Play the policy with exploration and backtracking from the root; return its actions, and True for a win."""
+        """Play the policy with exploration and backtracking from the root; return its actions, and True for a win.
+
+        Decisions that are due are not taken back, and have no action if the policy is late.
+        """
         policy, envs, first = self.agent.policy, self.search.observing_envs(1), np.zeros(1, np.int64)
         envs.restore(0, self._states[-1])
         player = with_backtracking(player_of(policy, 1, PATIENCE), envs, HORIZON)
@@ -254,11 +360,22 @@ class LivePlayer:
         played: list[int] = []
         obs = envs.observe()
         while not over:
-            with self._thinking.until(UNLIMITED):
-                played.append(int(player.act(obs, first, deterministic=True, rng=rng)[0]))
+            with self._clock.until(UNLIMITED):
+                action = int(player.act(obs, first, deterministic=True, rng=rng)[0])
                 self.search.evaluated += 1
+                due = self._due - len(self._committed)
+                played.append(action if due <= len(played) else NO_ACTION)
                 obs = envs._step(np.array(played[-1:]), np.full(1, -1, np.int32), every_end=False)
-                undone = player.backtrack(rng)
+                undone = player.backtrack(rng, final=due)
             over = bool(envs.finished.size) and not undone
             del played[len(played) - undone.get(0, 0) :]
         return played, bool(envs.episode["outcome"][0] == WON)
+
+
+def load_kernels(agent: GuidePolicy) -> None:
+    """Call each search once, so that the measured clock does not include the load time of compiled kernels."""
+    player = LivePlayer(generate("simplest_with_mines", 0)[0], agent)
+    player.search.beam(BeamSettings(2), FrameBudget(1))
+    player.search.episodes(2, 0, FrameBudget(1))
+    Planner(player.search, 0).advance(FrameBudget(1))
+    player.play()

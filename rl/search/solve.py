@@ -5,7 +5,7 @@ solution.run.inputs, solution.found_by
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +22,8 @@ from nppsim.planner.plan import BEST_FIRST
 from nppsim.planner.search import BestFirst, Search, WinningRun, beam_search, verified
 from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
 from nppsim.settings import check_settings, setting
+from rl.evaluation.breakdown import Loss, losses
+from rl.evaluation.suite import EvaluationSuite
 from rl.search import single_frames
 from rl.search.guided_search import BeamSettings, FrameBudget, GuidedSearch, GuidePolicy
 
@@ -35,6 +37,7 @@ BEAM_PATIENCE, EPISODE_PATIENCE = 200, 600
 # Parameters of the best-first searches of the planner, which run in parallel if all guided searches fail.
 PLANNER_PARAMS = (BEST_FIRST._replace(min_hold=2), BEST_FIRST)
 FRAMES_PER_TURN = 200_000  # frames that each of them simulates before their results are compared
+LOST_EPISODES = 4  # episodes of the agent that show why a level is lost
 UNLIMITED = 10**12  # budget in frames of searches with a time limit
 # Searches for a shorter run: a beam of the planner with this share of the frames, guided beams with at most GUIDED_FRAMES,
 # then ``better_runs`` with the rest.
@@ -105,6 +108,8 @@ class Solution:
     collecting: int  # number of frames simulated for more gold or a higher score
     evaluated: int  # number of states evaluated by the policy
     foreseen: int  # upper bound of the frames simulated for the observation ``foresight``, which are not counted above
+    losses: Sequence[Loss] = ()  # why episodes of the agent are lost, if there is no run
+    thoughts: Sequence[tuple[float, float, int]] = ()  # periods of thinking, for live play (``rl.search.live.Thought``)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -131,7 +136,8 @@ def solve(
     first, found_by = find(search, settings.seed, finding) if search.bank.reachable[0] else (None, "")
     if first is None:
         evaluated = search.evaluated, search.evaluated * agent.foreseen
-        return Solution(None, settings.objective, "", None, finding.simulated, 0, 0, 0, *evaluated)
+        lost = _losses(level, agent, settings.seed) if search.bank.reachable[0] else []
+        return Solution(None, settings.objective, "", None, finding.simulated, 0, 0, 0, *evaluated, lost)
     title = f"shortening {len(first.inputs)} frames"
     shortening = FrameBudget(settings.polish, until, _stage(bar, title, settings.polish))
     improving = FrameBudget(settings.improve, until, lambda frames: None)
@@ -165,6 +171,14 @@ def solve(
     return solution(run)
 
 
+def _losses(level: Level, agent: GuidePolicy, seed: int) -> list[Loss]:
+    """Play LOST_EPISODES episodes of the agent with backtracking; return why they are lost."""
+    suite = EvaluationSuite(
+        [(level, "")], episodes_per_level=LOST_EPISODES, seed=seed, frame_skip=agent.frame_skip, threads=1
+    )
+    return losses(suite.run(agent.policy, deterministic=False))
+
+
 def _better_runs(
     level: Level, run: PlannedRun, objective: str, frame_skip: int, seed: int, budget: FrameBudget
 ) -> Iterator[PlannedRun]:
@@ -192,7 +206,7 @@ def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:
 
 def find(search: GuidedSearch, seed: int, budget: FrameBudget) -> tuple[WinningRun | None, str]:
     """Find a run from ``search.start``; return it and the name of the search that found it, or (None, "")."""
-    planner = _Planner(search, seed)
+    planner = Planner(search, seed)
     for name, width in (*ATTEMPTS, (PLANNER, UNLIMITED)):
         if name == PLANNER:
             winning_run = planner.advance(budget.part(width))
@@ -206,7 +220,7 @@ def find(search: GuidedSearch, seed: int, budget: FrameBudget) -> tuple[WinningR
     return None, ""
 
 
-class _Planner:
+class Planner:
     """The planner's best-first searches, which can be continued.
 
     They run in parallel threads, and begin again with another seed when all have ended.

@@ -13,7 +13,6 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from hardware import DEVICES
@@ -36,7 +35,7 @@ from rl.evaluation.breakdown import Ending, by_contents, endings, format_endings
 from rl.evaluation.comparison import compare, comparison_table
 from rl.evaluation.levels import Pairs, read_pairs
 from rl.evaluation.results import ALL, EpisodeRecord, LevelWins, Stats, by_category_and_support, format_table
-from rl.evaluation.suite import CHEAPEST, EvaluationSuite, NoOpPolicy, RandomPolicy
+from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.video import record_evaluation
 from rl.policy.backtracking import MAX_HORIZON
 from rl.policy.checkpoint import load_policy
@@ -45,7 +44,7 @@ from rl.policy.onnx import OnnxPolicy, is_onnx
 from rl.policy.player import PickledPolicy
 from rl.policy.policy import NppPolicy
 from rl.search.guided_search import GuidePolicy
-from rl.search.live import LivePlayer
+from rl.search.live import CLOCKS, COUNTED, MEASURED, LivePlayer, load_kernels
 from rl.seeds import batch_seed
 
 REPLAYS = "replays.h5"  # all episodes
@@ -79,10 +78,11 @@ class EvaluateSettings:
         low=0,
         high=MAX_HORIZON,
     )
-    live: bool = setting(
-        False,
-        "also play each level live once, with the counted clock (docs/evaluate.md); a checkpoint without GRU only",
+    live: str | None = setting(
+        None,
+        "also play each level live once, with this clock (docs/evaluate.md); a checkpoint without GRU only",
         flag="live",
+        choices=tuple(CLOCKS),
     )
     compare: Path | None = setting(
         None, "also evaluate this agent, and print the paired difference", flag="compare", metavar="CHECKPOINT"
@@ -137,7 +137,7 @@ def run(settings: EvaluateSettings, video: VideoConfig) -> None:
         "breakdown": breakdown,
         "comparisons": [comparison.to_dict() for comparison in comparisons],
         "levels": by_level,
-        **({"live": level_results(played[name][LIVE])} if settings.live else {}),
+        **({"live": live_results(played[name][LIVE])} if settings.live else {}),
         "episodes": [episode_entry(i, *pair) for i, pair in enumerate(zip(episodes, ended, strict=True))],
     }
     folder = new_folder(settings.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}")
@@ -181,6 +181,7 @@ def _agents(settings: EvaluateSettings) -> "dict[str, PlaySettings]":
             live=PickledPolicy.of(GuidePolicy.load(path), settings.plugins)
             if settings.live and path == settings.checkpoint
             else None,
+            clock=settings.live or COUNTED,
         )
     if len(agents) < len(paths):
         raise ConfigError("is the agent itself; give another checkpoint", "compare", str(settings.compare))
@@ -204,6 +205,7 @@ class PlaySettings:
     horizon: int
     baselines: bool = True  # also play the levels with random actions, and without actions
     live: PickledPolicy | None = None  # the agent as a GuidePolicy for live play; None: no live play
+    clock: str = COUNTED  # clock of live play, name in ``rl.search.live.CLOCKS``
 
 
 AGENT, LIVE, RANDOM, NO_OP = "agent", "live", "random play", "doing nothing"  # names of the evaluated policies
@@ -265,32 +267,19 @@ def _play_batch(settings: PlaySettings, progress: Progress | None, batch: tuple[
     played = {AGENT: suite.run(policy, deterministic=settings.deterministic, progress=progress)}
     if settings.live is not None:
         guide = settings.live.unpack()
-        played[LIVE] = [_play_live(guide, settings.seed, i, pair) for i, pair in enumerate(levels)]
+        if settings.clock == MEASURED:
+            load_kernels(guide)
+        played[LIVE] = [_play_live(guide, settings, i, pair) for i, pair in enumerate(levels)]
     if settings.baselines:
         played[RANDOM] = suite.run(RandomPolicy(), deterministic=False)
         played[NO_OP] = suite.run(NoOpPolicy(), deterministic=True)
     return played
 
 
-class _Recorded:
-    """Policy that plays recorded actions, int64[decisions], in one environment."""
-
-    observations = CHEAPEST
-
-    def __init__(self, actions: np.ndarray):
-        self._actions = iter(actions)
-
-    def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
-        """See ``rl.evaluation.suite.Policy``."""
-        return np.array([next(self._actions)])
-
-
-def _play_live(agent: GuidePolicy, seed: int, number: int, pair: tuple[Level, str]) -> EpisodeRecord:
-    """Play a level live, with the counted clock; return the record of the episode.  number: index of the level."""
-    played = LivePlayer(pair[0], agent, seed).play()
-    suite = EvaluationSuite([pair], frame_skip=agent.frame_skip, num_envs=1, threads=1, patience=0, horizon=0)
-    (record,) = suite.run(_Recorded(played.actions), deterministic=True)
-    return replace(record, level_index=number)
+def _play_live(agent: GuidePolicy, settings: PlaySettings, number: int, pair: tuple[Level, str]) -> EpisodeRecord:
+    """Play a level live; return the record of the episode.  number: index of the level."""
+    played = LivePlayer(pair[0], agent, settings.seed, settings.clock).play()
+    return replace(played.record(pair, agent.frame_skip), level_index=number)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -345,6 +334,14 @@ def level_results(episodes: Sequence[EpisodeRecord]) -> list[dict[str, object]]:
     ]
 
 
+def live_results(episodes: Sequence[EpisodeRecord]) -> list[dict[str, object]]:
+    """Return ``level_results`` of live play with ``thoughts``, lists of begin and end in s and number of decisions."""
+    return [
+        level | {"thoughts": [[round(begin, 3), round(end, 3), planned] for begin, end, planned in episode.thoughts]}
+        for level, episode in zip(level_results(episodes), episodes, strict=True)
+    ]
+
+
 def wins_text(stats: Stats) -> str:
     """Return a line with the mean time and mean score of the won episodes; "" without wins."""
     if stats["mean_time"] is None or stats["mean_score"] is None:
@@ -372,6 +369,8 @@ def episode_entry(number: int, episode: EpisodeRecord, ending: Ending) -> dict[s
         "category": episode.category,
         "outcome": episode.outcome,
         "cause": ending.cause,
+        "x": ending.x,
+        "y": ending.y,
         "switch_taken": ending.switch_taken,
         "path_covered": episode.covered,
         "frames": episode.frames,

@@ -51,6 +51,17 @@ def test_watch_agent_shows_policy_outputs(page, studio):
     until(page, lambda: "waypoint1 dx" in page.text_content(".numbers"), "the numbers")
 
 
+def test_watch_live_shows_thinking_and_plan(page, studio):
+    page.goto(studio.at(f"watch/{LEVEL.fingerprint}/counted"))
+    page.wait_for_selector(".player .run")
+    until(page, lambda: "won" in page.text_content(".player .run"), "the end of the run")
+    assert page.get_by_label("How it chooses").locator("option:checked").text_content() == "live"
+    page.get_by_role("button", name="to the start").click()
+    assert re.search(r"thinking; \d+ decisions planned", page.inner_text(".policy"))
+    page.get_by_label("How it chooses").select_option("varies from try to try")
+    until(page, lambda: "decisions planned" not in page.inner_text(".panels"), "a run without a clock")
+
+
 def test_watch_two_runs_reports_first_difference(page, studio):
     watch(page, studio)
     for label in ("vision_free_foresight", "the planner (score)"):

@@ -29,7 +29,7 @@ class Presser:
         self.facts = {"idea": "right"}
         self.begun = self.closed = 0
 
-    def play(self, level, *, seed=0, deterministic=False, start=None):
+    def play(self, level, *, seed=0, deterministic=False, start=None, live=""):
         self.begun += 1
         try:
             yield from self._decisions(level, start)
@@ -108,7 +108,7 @@ def watched(page, plugin, tmp_path):
 def play(page, status=200, agent="0", **changes):
     """Messages of an agent that plays."""
     request = {"maps": [text(straight().to_bytes())], "episodes": 1, "seed": 1, "deterministic": False, "inputs": ""}
-    content = json.dumps(request | {"endings_only": False} | changes)
+    content = json.dumps(request | {"endings_only": False, "live": ""} | changes)
     answer = page.client.post(f"/api/agents/{agent}/play", content=content, headers=page.headers)
     assert answer.status_code == status, answer.text
     return [json.loads(line) for line in answer.text.splitlines()]
@@ -171,6 +171,7 @@ def test_play_error_of_agent_is_last_message(watched, plugin):
         ({"maps": ["?"]}, 400, "base64"),
         ({"maps": ["AAAA"]}, 400, "the level: 3 bytes"),
         ({"inputs": 5}, 400, "docs/lab/studio.md"),
+        ({"live": "sundial"}, 400, "counted, measured"),
     ],
 )
 def test_play_invalid_request_returns_error(watched, changes, status, expected):

@@ -8,7 +8,17 @@ import pytest
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.simulate import simulate
-from rl.evaluation.breakdown import IMPACT, LOOP, SLOW, by_contents, cause_of_death, endings, format_endings
+from rl.evaluation.breakdown import (
+    IMPACT,
+    LOOP,
+    SLOW,
+    by_contents,
+    cause_of_death,
+    endings,
+    format_endings,
+    losses,
+    losses_text,
+)
 from rl.evaluation.results import EpisodeRecord
 
 from worlds import FLOOR, corridor
@@ -72,3 +82,19 @@ def test_endings_timeout_without_late_progress_is_a_loop():
     assert not endings([replace(early, inputs=np.zeros(48, np.uint8))])[0].switch_taken
     table = format_endings(found, [early, late, record(corridor())])
     assert LOOP in table and SLOW in table and "won" not in table
+
+
+def test_losses_are_grouped_by_cause_with_place_and_covered_path():
+    level = corridor(switch=140, door=150, entities=[(kinds.MINE, 45, FLOOR)])
+    _, inputs, run = death(level)
+    died = replace(record(level, "died", covered=0.25), inputs=inputs)
+    waited = replace(record(level, "timeout", covered=0.5, last_gain=1), inputs=np.zeros(48, np.uint8))
+    mine, loop = losses([waited, died, died, record(corridor())])
+    assert (mine.cause, mine.episodes, mine.covered) == ("mine", 2, 75.0)
+    assert (mine.x, mine.y) == tuple(run.position[-1])
+    assert (loop.cause, loop.episodes, loop.covered) == (LOOP, 1, 150.0)
+    assert losses_text([mine], 300.0) == f"2 × mine at ({mine.x:.0f}, {mine.y:.0f}) after 75 of 300 px"
+    assert (loop.x, loop.y) == tuple(
+        simulate(level, waited.inputs).position[4]
+    )  # after the last decision with progress
+    assert losses([record(corridor())]) == []

@@ -1,5 +1,8 @@
 """Live play: thinking is paid for by executed decisions, and equal seeds give equal episodes."""
 
+import itertools
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +17,7 @@ from nppsim.simulate import simulate
 from rl.policy.policy import build_policy
 from rl.search import live
 from rl.search.guided_search import GuidePolicy
-from rl.search.live import LivePlayer
+from rl.search.live import MEASURED, LivePlay, LivePlayer, Thought, load_kernels
 
 from worlds import FLOOR, RIGHT, corridor
 
@@ -60,7 +63,8 @@ def test_thinking_takes_as_long_as_waiting():
     assert play.found > 0
     assert not play.actions[: play.found].any()
     assert play.found * SECONDS < play.thought <= (play.found + 2) * SECONDS
-    assert play.borrowed == 0
+    (*_, last) = play.thoughts
+    assert last.end <= (last.planned + 1) * SECONDS
 
 
 def test_counted_clock_repeats_episodes():
@@ -70,10 +74,31 @@ def test_counted_clock_repeats_episodes():
     assert first.thought != other.thought
 
 
-def test_measured_clock():
-    play = played(corridor(), agent_that(RIGHT), measured=True)
+def test_measured_clock_grants_wall_time():
+    agent = agent_that(0)
+    load_kernels(agent)
+    begin = time.monotonic()
+    play = played(MINED, agent, clock=MEASURED)
     assert play.won
-    assert play.thought > 0
+    assert 0 < play.thought <= time.monotonic() - begin
+    assert not play.actions[: play.found].any()
+
+
+def test_late_search_leaves_due_decisions_without_action(monkeypatch):
+    """A search that takes 1 s for the first root, which is due after 0.5 s."""
+    seconds = itertools.chain([0.0], itertools.repeat(1.0))
+    monkeypatch.setattr(live.MeasuredClock, "now", property(lambda clock: next(seconds)))
+    play = played(corridor(), agent_that(RIGHT), clock=MEASURED)
+    assert play.won
+    assert play.actions[:14].tolist() == [0] * 14
+    assert set(play.actions[16:].tolist()) == {RIGHT}
+
+
+def test_timeline_shows_thinking_and_planned_decisions():
+    thoughts = [Thought(0.0, 2.0, 3), Thought(2.0, 2.5, 5)]
+    thinks, ahead = LivePlay(np.zeros(7, np.int64), True, 2, thoughts, 0).timeline(1.0)
+    assert thinks.tolist() == [True, True, True, False, False, False, False]
+    assert ahead.tolist() == [3, 2, 3, 4, 3, 2, 1]
 
 
 def test_waiting_ends_before_it_is_deadly():
@@ -82,7 +107,7 @@ def test_waiting_ends_before_it_is_deadly():
     assert idle.outcome == "died"
     play = played(level, agent_that(RIGHT))
     assert play.won
-    assert play.waits[0] * 4 < idle.frames
+    assert play.thoughts[0].planned * 4 < idle.frames
 
 
 def test_level_without_a_run_is_played_to_its_end(monkeypatch):

@@ -436,11 +436,38 @@ def test_interruption_saves_the_shortest_run(script, place, capsys, monkeypatch)
     assert replay.frames == shortest[0].frames
 
 
+def test_command_compares_with_targets_and_names_the_best_run(script, place, capsys):
+    (place / "targets.txt").write_text(f"# mine\n{EASY.fingerprint[:10]} 0.1\n{MINED.fingerprint[:8]}; score 20\n")
+    assert script.main(["levels", *QUICK, "--films", "0", "--targets", "targets.txt"]) == 0
+    assert "targets reached on 1 of 2 levels" in capsys.readouterr().out
+    easy, mined = json.loads((place / "out/results.json").read_text())["levels"]
+    assert (mined["target"], mined["target_reached"]) == ({"frames": None, "score": 20.0}, True)
+    assert (easy["target"], easy["target_reached"]) == ({"frames": 6, "score": None}, False)
+    assert easy["best_frames"] == min(easy["frames"], 40)
+    assert easy["best_by"] == ("planner" if easy["frames"] > 40 else "this run")
+
+
+def test_command_plays_live(script, place, capsys):
+    command = ["levels/mined/odd/000000.map", "--agent", "agent.safetensors", "--out", "out", "--films", "0"]
+    assert script.main([*command, "--live", "counted"]) == 0
+    assert "1 by live play" in capsys.readouterr().out
+    facts = json.loads((place / "out/results.json").read_text())["levels"][0]
+    played = nppsim.simulate(MINED, Replay.load(place / "out/replays/mined_odd_000000.replay").inputs)
+    assert played.won
+    assert played.frames == facts["frames"]
+    (begin, end, planned), *_ = facts["thoughts"]
+    assert 0 == begin < end <= (planned + 1) / 15
+
+
 def test_unsolved_level_gives_exit_status_1(script, place, capsys):
     assert script.main(["levels/simplest/000000.map", *QUICK, "--budget", "10"]) == 1
     text = capsys.readouterr().out
     assert "not found" in text
     assert "solved 0 of 1" in text
+    (facts,) = json.loads((place / "out/results.json").read_text())["levels"]
+    for loss in facts["losses"]:
+        assert f"{loss['cause']} " in text
+    assert "why it failed" in text
     assert not (place / "out/replays").exists()
 
 
@@ -459,6 +486,8 @@ def test_unsolved_level_gives_exit_status_1(script, place, capsys):
         (["levels", *QUICK, "--demonstrations", "./out"], "error: --demonstrations out: is the folder of --out"),
         (["levels", *QUICK, "--demonstrations", "levels"], "error: --demonstrations levels: is not empty"),
         (["levels", *QUICK, "--objective", "gold"], "error: argument --objective: invalid choice: 'gold'"),
+        (["levels", *QUICK, "--targets", "agent.safetensors"], "error: agent.safetensors: line 1"),
+        (["levels", *QUICK, "--live", "counted"], "error: --live counted: plays without --objective"),
         (["levels", *QUICK, "--budget", "0"], "error: --budget 0: give a whole number of at least 1"),
         (["levels", *QUICK, "--out", "agent.safetensors/x"], "error: --out agent.safetensors/x: cannot be written"),
         (["levels"], "error: the following arguments are required: --agent"),

@@ -59,6 +59,23 @@ def test_shipped_agent_is_found_and_finishes_easy_level(agent):
     assert all(one.outcome is None for one in decisions[:-1])
 
 
+def test_live_play_reports_thinking_and_plan(agent):
+    decisions = list(agent.play(straight(), live="counted"))
+    run = nppsim.simulate(straight(), np.concatenate([one.inputs for one in decisions]))
+    assert run.outcome == decisions[-1].outcome == "won"
+    assert decisions[0].thinks and not decisions[-1].thinks
+    assert [one.ahead for one in decisions[-3:]] == [3, 2, 1]
+    assert next(agent.play(straight())).ahead is None
+
+
+def test_live_play_recurrent_policy_is_refused(tmp_path):
+    path = checkpoint.save(
+        tmp_path / "memory.safetensors", with_statistics(build_policy("vision_free+gru")), frame_skip=4
+    )
+    with pytest.raises(AgentError, match="without GRU"):
+        next(checkpoints().load_agent(path).play(straight(), live="counted"))
+
+
 def test_shown_outputs_are_those_acted_on(agent):
     """Probabilities that are drawn from, the value of that state, and every reward of the episode."""
     policy, _ = checkpoint.load_policy(SHIPPED)

@@ -144,7 +144,7 @@ def the_first_update_stays_near_the_bc_policy(parts, patch):
 
 
 @fault
-def the_rollout_resembles_the_demonstrations(parts, patch):
+def the_rollout_resembles_the_statistics(parts, patch):
     buffer = parts["ppo"].rollout_buffer
     patch.setitem(buffer.obs, "game_state", torch.full_like(buffer.obs["game_state"], 500.0))
 
@@ -203,6 +203,17 @@ def test_input_effect_check_fails_for_constant_policy(parts):
     policy = changed_weights(parts["policy"], action_net_weight=torch.Tensor.zero_)
     result = BY_NAME["every_input_has_an_effect"].run(UPDATE, parts | {"policy": policy}, {})
     assert result.status == FAILED and "logits differ between decisions by 0" in result.message
+
+
+def test_rollout_check_names_inputs_that_are_often_clamped_or_were_constant(parts, monkeypatch):
+    doors = parts["ppo"].rollout_buffer.obs["switch_states"]
+    doors = doors.clone()
+    doors[::20, ..., -1] = 1000.0  # state of the last door, which no level of the demonstrations has
+    monkeypatch.setitem(parts["ppo"].rollout_buffer.obs, "switch_states", doors)
+    result = BY_NAME["the_rollout_resembles_the_statistics"].run(UPDATE, parts, {})
+    assert result.status == WARNING, result
+    assert "1 inputs are clamped in more than 1% of decisions: switch_states.door4_open (" in result.message
+    assert "switch_states.door4_open" in result.message.split("constant in the statistics: ")[1]
 
 
 @pytest.mark.parametrize(("gamma", "status"), [(0.5, WARNING), (0.9999, OK)])

@@ -5,7 +5,7 @@ from rl.policy.player import PickledPolicy
 from rl.policy.policy import build_policy
 from rl.search.guided_search import GuidePolicy
 from rl.tools import evaluate
-from rl.tools.evaluate import PlaySettings, play
+from rl.tools.evaluate import PlaySettings, live_results, play
 
 from learners import CATEGORIES, LEVELS, statistics
 
@@ -43,3 +43,6 @@ def test_play_live_adds_an_episode_per_level(one_thread):
     for episode, (level, _) in zip(found[evaluate.LIVE], levels, strict=True):
         assert episode.won
         assert simulate(level, episode.inputs).won
+    for entry in live_results(found[evaluate.LIVE]):
+        begin, end, planned = entry["thoughts"][0]
+        assert 0 == begin < end <= planned / 15

@@ -1,4 +1,4 @@
-/* Episodes of agents: in a worker, or on the server for agents that the page cannot run.
+/* Episodes of agents: in a worker; on the server for live play and for agents that the page cannot run.
  *
  *     for await (const { decisions, ending } of play(agent, { levels: [levelOf(level)], seed: 1 }, signal)) ...
  */
@@ -8,7 +8,14 @@ import { bytes, text } from "./arrays.js";
 import { messagesOf } from "./work.js";
 import { levelToBytes } from "../../../wasm/level.js";
 
-const DEFAULTS = { episodes: 1, seed: 0, deterministic: false, inputs: new Uint8Array(), endingsOnly: false };
+const DEFAULTS = {
+  episodes: 1,
+  seed: 0,
+  deterministic: false,
+  inputs: new Uint8Array(),
+  endingsOnly: false,
+  live: "", // clock of live play
+};
 
 /**
  * Let an agent play; the messages are those of nppsim/wasm/agent_worker.js.  Ends with an AbortError after an abort.
@@ -21,8 +28,9 @@ export async function* play(agent, request, signal) {
   /** @type {Record<string, any>} */
   const whole = { ...DEFAULTS, ...request };
   const path = `agents/${encodeURIComponent(agent.id)}`;
-  if (agent.in_page) yield* messagesOf("agent", { ...whole, policy: await getBytes(`${path}/policy`) }, signal);
-  else yield* onServer(path, whole, signal);
+  if (agent.in_page && !whole.live) {
+    yield* messagesOf("agent", { ...whole, policy: await getBytes(`${path}/policy`) }, signal);
+  } else yield* onServer(path, whole, signal);
 }
 
 async function* onServer(path, whole, signal) {

@@ -136,8 +136,9 @@ export class DecisionPanels {
       share.textContent = percent(decision.p[action]);
       row.classList.toggle("chosen", action === decision.a);
     });
-    this.note.hidden = !decision.note;
-    this.note.textContent = decision.note ? `subtask: ${decision.note}` : "";
+    const plan = Number.isInteger(decision.ahead) ? planText(decision) : "";
+    this.note.textContent = decision.note ? `subtask: ${decision.note}` : plan;
+    this.note.hidden = !this.note.textContent;
     this.figures.value.textContent = decision.v.toFixed(3);
     this.figures.entropy.textContent = decision.h.toFixed(3);
     this.showRewards(decision);
@@ -225,6 +226,11 @@ export class DecisionLog {
   sums(decision) {
     return this.running[decision.index];
   }
+}
+
+/** Describe thinking and plan of a decision in live play. */
+function planText({ thinks, ahead }) {
+  return `${thinks ? "thinking" : "not thinking"}; ${ahead} decisions planned`;
 }
 
 function percent(share) {

@@ -1,7 +1,7 @@
 /* View "Watch": runs of agents, the planner and recordings on one level, with the agents' decisions and
  * observations. */
 
-import { get } from "./api.js";
+import { get, isSite } from "./api.js";
 import { Deaths } from "./deaths.js";
 import { difference } from "./differences.js";
 import { actionButton, div, element, selectOf, table } from "./elements.js";
@@ -17,7 +17,18 @@ const MOST_OFFERED = 200; // recordings in the list of choices
 const INITIAL_AGENTS = 3; // agents shown at first
 const AGAIN_MS = 1500; // delay between the end of all runs and the next try
 
-export async function show(root, studio, id) {
+// Values of "How it chooses": [value, text, title, request].
+const CHOICES = [
+  ["draws", "varies from try to try", "samples its actions", { deterministic: false, live: "" }],
+  ["greedy", "the same on every try", "takes the most probable action", { deterministic: true, live: "" }],
+];
+const LIVE_CHOICES = [
+  ["counted", "live", "thinks while the clock runs; computation has fixed prices", { live: "counted" }],
+  ["measured", "live, measured", "thinks while the clock runs, on this machine", { live: "measured" }],
+];
+
+/** The view; see app.js.  id: of a level; default: the first one.  clock: of live play by the first agents, or none. */
+export async function show(root, studio, id, clock = "") {
   const { levels } = await allLevels();
   if (!id) {
     if (!levels.length) throw new Error("There are no levels here. Drop level files onto the page.");
@@ -26,12 +37,12 @@ export async function show(root, studio, id) {
   }
   const [level, agents, runs] = await Promise.all([loadLevel(id), get("agents"), allRuns()]);
   const recorded = runs.filter((run) => run.level === id);
-  const view = new Watch(root, studio, { level, levels, ...agents, recorded });
+  const view = new Watch(root, studio, { level, levels, clock, ...agents, recorded });
   return () => view.destroy();
 }
 
 class Watch {
-  constructor(root, studio, { level, levels, agents, why_none: whyNone, recorded }) {
+  constructor(root, studio, { level, levels, clock, agents, why_none: whyNone, recorded }) {
     this.studio = studio;
     this.level = level;
     this.levels = levels;
@@ -57,7 +68,8 @@ class Watch {
       changed: () => this.settled(),
       ended: (runs) => this.compare(runs),
     });
-    this.requests = agents.slice(0, INITIAL_AGENTS).map((agent) => ({ agent, seed: 1, deterministic: false }));
+    const request = (agent) => ({ agent, seed: 1, deterministic: false, live: clock });
+    this.requests = agents.slice(0, INITIAL_AGENTS).map(request);
     if (!this.requests.length) this.requests = [{ planner: "time" }];
     this.begin();
   }
@@ -140,7 +152,7 @@ class Watch {
   listRuns() {
     this.list.replaceChildren(...this.requests.map((request, index) => this.row(request, index)));
     const choices = [
-      ...this.agents.map((agent) => [agent.name, { agent, seed: 1, deterministic: false }]),
+      ...this.agents.map((agent) => [agent.name, { agent, seed: 1, deterministic: false, live: "" }]),
       ...Object.entries(PLANNERS).map(([planner, name]) => [`the ${name}`, { planner }]),
       ...this.recorded.slice(0, MOST_OFFERED).map(({ label, path }) => [label, { path }]),
     ];
@@ -170,6 +182,8 @@ class Watch {
       { class: "quiet icon", "aria-label": "remove", title: "remove", disabled: this.requests.length < 2 },
     );
     const { agent } = request;
+    const choices = isSite ? CHOICES : [...CHOICES, ...LIVE_CHOICES];
+    const chosen = request.live || (request.deterministic ? "greedy" : "draws");
     const name =
       agent?.name ?? PLANNERS[request.planner] ?? this.recorded.find(({ path }) => path === request.path)?.label;
     const how =
@@ -179,13 +193,10 @@ class Watch {
         {
           class: "small",
           "aria-label": "How it chooses",
-          onchange: (event) => change({ deterministic: event.target.value === "greedy" }),
+          onchange: (event) => change(choices[event.target.selectedIndex][3]),
         },
-        [
-          ["draws", "varies from try to try", "samples its actions"],
-          ["greedy", "the same on every try", "takes the most probable action"],
-        ].map(([value, text, title]) =>
-          element("option", { value, text, title, selected: request.deterministic === (value === "greedy") }),
+        choices.map(([value, text, title]) =>
+          element("option", { value, text, title, selected: value === chosen }),
         ),
       );
     const seed = agent && element("span", { class: "small muted", text: `try ${request.seed}` });

@@ -45,7 +45,8 @@ export class Watching {
     this.work = new AbortController(); // ends the work for earlier runs
   }
 
-  /** Show runs: {agent: card, seed, deterministic}, {planner: objective} or {path: of a run}. */
+  /** Show runs: {agent: card, seed, deterministic, live: clock of live play or ""}, {planner: objective} or {path: of a
+   *  run}. */
   show(requests) {
     this.work.abort();
     this.work = new AbortController();
@@ -115,6 +116,7 @@ export class Watching {
     const number = this.runs.indexOf(one);
     one.run = new Recording(this.level, { label, colour: RUN_COLOURS[number % RUN_COLOURS.length] });
     this.player.add(one.run);
+    if (one.request.live) this.player.runs[one.index].decisions = one.log.decisions;
     if (number === 0) this.player.follow(one.index); // also if another run was ready earlier
     if (this.player.runs.length === 1) this.player.play();
   }
