@@ -30,17 +30,17 @@ LEVEL = Library().levels()["levels"][0]["id"]
 POLL_S = 0.005
 # Time from the event of a key to the end of the display tick in which the first frame with this key is drawn.
 LATENCY = """async () => {
-    const { LiveGame } = await import(new URL("studio/static/js/live.js", document.baseURI));
+    const { Recording } = await import(new URL("studio/static/js/recording.js", document.baseURI));
     const { port1, port2 } = new MessageChannel();
     window.latencies = [];
     let pressed = null;
     addEventListener("keydown", (event) => { if (!event.repeat) pressed ??= event.timeStamp; }, true);
     port1.onmessage = ({ data }) => window.latencies.push(performance.now() - data);
-    const step = LiveGame.prototype.step;
-    LiveGame.prototype.step = function (inputs) {
+    const { play } = Recording.prototype;
+    Recording.prototype.play = function (inputs) {
         if (pressed !== null) port2.postMessage(pressed);
         pressed = null;
-        return step.call(this, inputs);
+        return play.call(this, inputs);
     };
 }"""
 # Let the agent play episodes; returns its decisions per second.  With seconds: repeat for that long.

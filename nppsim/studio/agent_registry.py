@@ -117,8 +117,10 @@ class AgentRegistry:
         """True if an experiment is displayed."""
         return self._experiment is not None
 
-    def experiment(self) -> dict[str, Any]:
-        """Return the state of the experiment (docs/lab/studio.md) without file paths; raise StudioError without one."""
+    def experiment(self) -> dict[str, Any] | None:
+        """Return the state of the displayed experiment (docs/lab/studio.md) without file paths, or None."""
+        if self._experiment is None:
+            return None
         state = self._read()
         for run in state["runs"]:
             if run["checkpoint"]:
@@ -127,8 +129,7 @@ class AgentRegistry:
         return state
 
     def _read(self) -> dict[str, Any]:
-        if self._experiment is None:
-            raise StudioError("no experiment is displayed: start the studio with --run EXPERIMENT", _NOT_FOUND)
+        assert self._experiment is not None
         with self._lock:
             return dict(self._require_plugin().read_experiment(self._experiment, self._trust_plugins))
 

@@ -14,12 +14,12 @@ from itertools import islice
 
 from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from nppsim.errors import UserError
 from nppsim.studio.documents import Document
-from nppsim.studio.errors import read_message
+from nppsim.studio.errors import answering, read_message
 
 THREADS = 2  # number of threads in which agents play
 _LINES_PER_PART = 8
@@ -58,23 +58,14 @@ async def _play(request: Request) -> Response:
     return StreamingResponse(_lines(documents, studio.limiter), media_type="application/x-ndjson")
 
 
-def _agents(request: Request) -> JSONResponse:
-    return JSONResponse(request.app.state.studio.registry.agents())
-
-
 def _policy(request: Request) -> Response:
     data = request.app.state.studio.registry.policy(request.path_params["id"])
     return Response(data, media_type="application/octet-stream")
 
 
-def _experiment(request: Request) -> JSONResponse:
-    registry = request.app.state.studio.registry
-    return JSONResponse(registry.experiment() if registry.has_experiment else None)
-
-
 routes: list[BaseRoute] = [
-    Route("/api/agents", _agents),
+    Route("/api/agents", answering(lambda studio, _: studio.registry.agents())),
     Route("/api/agents/{id}/policy", _policy),
     Route("/api/agents/{id}/play", _play, methods=["POST"]),
-    Route("/api/experiment", _experiment),
+    Route("/api/experiment", answering(lambda studio, _: studio.registry.experiment())),
 ]

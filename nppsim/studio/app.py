@@ -19,7 +19,7 @@ from nppsim.studio import agent_routes, editing
 from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.demonstrations import Demonstrations
 from nppsim.studio.documents import Document, input_bytes, level_of
-from nppsim.studio.errors import StudioError, read_message
+from nppsim.studio.errors import StudioError, answering, read_message
 from nppsim.studio.library import Library
 from nppsim.studio.modules import STATIC, WASM, index_page
 from nppsim.studio.security import Access, Guard
@@ -66,10 +66,6 @@ def _failed(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"error": f"{error.filename or 'the studio'}: {error.strerror or error}"}, 500)
 
 
-def _studio(request: Request) -> Studio:
-    return request.app.state.studio
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Handlers.  Starlette calls those that are not coroutines in threads, so that live games continue.
 
@@ -82,50 +78,28 @@ def _colours(_: Request) -> Response:
     return Response(stylesheet(), media_type="text/css")
 
 
-def _state(request: Request) -> JSONResponse:
+def _state(studio: Studio, _: dict[str, str]) -> Document:
     """Return {"follows": true if an experiment is displayed, "demonstrations", "folders", "compiled"}.
 
     demonstrations, folders: true; a site of files cannot write demonstrations and levels.
     compiled: number of functions compiled so far while Numba compiles kernels, else null.
     """
-    studio = _studio(request)
     progress = sys.modules.get("nppsim._numba.progress")  # is imported with the first kernel
     compiled = progress.compilation.count if progress and progress.compilation.busy else None
     can = dict.fromkeys(("demonstrations", "folders"), True)
-    return JSONResponse({"follows": studio.registry.has_experiment, "compiled": compiled} | can)
+    return {"follows": studio.registry.has_experiment, "compiled": compiled} | can
 
 
-def _levels(request: Request) -> JSONResponse:
-    return JSONResponse(_studio(request).library.levels())
-
-
-def _film(request: Request) -> JSONResponse:
-    return JSONResponse({"run": _studio(request).library.film()})
-
-
-def _level(request: Request) -> JSONResponse:
-    return JSONResponse(_studio(request).library.document(request.path_params["id"]))
-
-
-def _replays(request: Request) -> JSONResponse:
-    return JSONResponse(_studio(request).library.replays())
-
-
-def _replay_run(request: Request) -> JSONResponse:
-    library = _studio(request).library
-    number = request.path_params["number"]
-    replay, label = library.replay(int(number) if len(number) < MOST_DIGITS and number.isdecimal() else -1)
-    return JSONResponse(library.run(replay.level, replay.inputs, label))
-
-
-def _demonstrations(request: Request) -> JSONResponse:
-    return JSONResponse(_studio(request).demonstrations.summary())
+def _replay_run(studio: Studio, path: dict[str, str]) -> Document:
+    number = path["number"]
+    replay, label = studio.library.replay(int(number) if len(number) < MOST_DIGITS and number.isdecimal() else -1)
+    return studio.library.run(replay.level, replay.inputs, label)
 
 
 async def _add_demonstration(request: Request) -> JSONResponse:
     """Write a run, {"map": base64 of the level's file, "inputs": base64, "category"}, to the demonstrations."""
     message = await read_message(request, {"map": str, "inputs": str, "category": str})
-    demonstrations, inputs = _studio(request).demonstrations, input_bytes(message["inputs"])
+    demonstrations, inputs = request.app.state.studio.demonstrations, input_bytes(message["inputs"])
 
     def add() -> Document:
         return demonstrations.add(inputs, level_of(message["map"]), message["category"] or None)
@@ -138,13 +112,13 @@ routes: list[BaseRoute] = [
     Route("/studio/static/colours.css", _colours),
     Mount("/studio/static", StaticFiles(directory=STATIC)),
     Mount("/wasm", StaticFiles(directory=WASM)),
-    Route("/api/state", _state),
-    Route("/api/levels", _levels),
-    Route("/api/levels/{id}", _level),
-    Route("/api/film", _film),
-    Route("/api/replays", _replays),
-    Route("/api/replays/{number}/run", _replay_run),
-    Route("/api/demonstrations", _demonstrations),
+    Route("/api/state", answering(_state)),
+    Route("/api/levels", answering(lambda studio, _: studio.library.levels())),
+    Route("/api/levels/{id}", answering(lambda studio, path: studio.library.document(path["id"]))),
+    Route("/api/film", answering(lambda studio, _: {"run": studio.library.film()})),
+    Route("/api/replays", answering(lambda studio, _: studio.library.replays())),
+    Route("/api/replays/{number}/run", answering(_replay_run)),
+    Route("/api/demonstrations", answering(lambda studio, _: studio.demonstrations.summary())),
     Route("/api/demonstrations", _add_demonstration, methods=["POST"]),
     *agent_routes.routes,
     *editing.routes,

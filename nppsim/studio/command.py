@@ -16,7 +16,7 @@ from nppsim.errors import ConfigError, import_optional
 from nppsim.io.files import check_output_folder
 from nppsim.settings import Parser, Setting
 from nppsim.studio.agents import CLOCKS
-from nppsim.studio.security import LOOPBACK, MAX_BODY, Access, is_local
+from nppsim.studio.security import LOOPBACK, Access, is_local
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -170,8 +170,6 @@ def serve(app: "Starlette", listener: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         log_level="warning",
-        ws_max_size=MAX_BODY,
-        ws_per_message_deflate=False,  # compression gains nothing on the same machine
         timeout_graceful_shutdown=2,  # s; open tabs would otherwise delay the exit
     )
     with suppress(KeyboardInterrupt):

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
 from nppsim.studio.documents import level_of
-from nppsim.studio.errors import StudioError, read_message
+from nppsim.studio.errors import StudioError, answering, read_message
 
 if TYPE_CHECKING:
     from nppsim.studio.library import Library
@@ -24,17 +24,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}")
 _SUFFIXES = (".map", ".level")
 
 
-def _library(request: Request) -> "Library":
-    return request.app.state.studio.library
-
-
-def _folders(request: Request) -> JSONResponse:
-    return JSONResponse({"folders": [str(folder) for folder in _library(request).folders]})
-
-
 async def _save(request: Request) -> JSONResponse:
     message = await read_message(request, {"map": str, "folder": int, "name": str, "replace": bool})
-    return JSONResponse(await run_in_threadpool(_write, _library(request), message))
+    return JSONResponse(await run_in_threadpool(_write, request.app.state.studio.library, message))
 
 
 def _write(library: "Library", message: dict) -> dict:
@@ -65,6 +57,6 @@ def place_of(folders: list[Path], number: int, name: str) -> Path:
 
 
 routes: list[BaseRoute] = [
-    Route("/api/edit/folders", _folders),
+    Route("/api/edit/folders", answering(lambda studio, _: {"folders": list(map(str, studio.library.folders))})),
     Route("/api/edit/save", _save, methods=["POST"]),
 ]

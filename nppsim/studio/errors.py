@@ -1,5 +1,6 @@
-"""Messages of the page: how they are read, and the exception for failed requests."""
+"""Messages of the page: how they are read and answered, and the exception for failed requests."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nppsim.errors import UserError
@@ -7,6 +8,7 @@ from nppsim.io.reading import mismatch, parse_json
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.responses import Response
 
 HELP = "docs/lab/studio.md has the protocol"
 
@@ -25,3 +27,14 @@ async def read_message(request: "Request", shape: dict) -> Any:
     if wrong := mismatch(message, shape):
         raise StudioError(f"the request is wrong at {wrong}; {HELP}")
     return message
+
+
+def answering(answer: Callable[[Any, dict[str, Any]], Any]) -> "Callable[[Request], Response]":
+    """Return a handler of GET requests.
+
+    answer: function of the ``Studio`` and the parameters of the path that returns the JSON of the response.  Starlette
+        calls it in a thread.
+    """
+    from starlette.responses import JSONResponse  # the extra ``studio``
+
+    return lambda request: JSONResponse(answer(request.app.state.studio, request.path_params))

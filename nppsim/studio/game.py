@@ -2,9 +2,7 @@
 
     game = Game(level)
     game.play(np.array([2, 2, 3], np.uint8))
-    state = game.snapshot()
-    ...
-    game.restore(state)
+    game.frame, game.outcome
 
 The kernels are those of ``nppsim.simulate``, so the results are identical bit for bit.
 """
@@ -23,20 +21,11 @@ OUTCOMES = {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}  # state of the ninja ->
 
 
 class Game:
-    """A level and its current state.
+    """A level and its current state.  bank: LevelBank of the level."""
 
-    level: the level, or a LevelBank with only this level.
-    bank: LevelBank of the level.
-    """
-
-    def __init__(self, level: Level | LevelBank):
-        self.bank = level if isinstance(level, LevelBank) else LevelBank([level])
-        self._rows, self._state = first_state(self.bank, None)
-
-    @property
-    def level(self) -> Level:
-        """The level."""
-        return self.bank.levels[0]
+    def __init__(self, level: Level):
+        self.level, self.bank = level, LevelBank([level])
+        _, self._state = first_state(self.bank, None)
 
     @property
     def ninja(self) -> np.void:
@@ -47,11 +36,6 @@ class Game:
     def entities(self) -> np.ndarray:
         """View of the entities, ENTITY_DTYPE[E], in the order of ``Run.entities``."""
         return self._state.entities[0]
-
-    @property
-    def movers(self) -> np.ndarray:
-        """View of the movers, MOVER_DTYPE[M]."""
-        return self._state.movers[0]
 
     @property
     def frame(self) -> int:
@@ -74,11 +58,3 @@ class Game:
         """Copy of the current state, from which the planner and agents can play on."""
         ninja, entities, movers, trail = (getattr(self._state, name)[0].copy() for name in _PARTS)
         return PlanStart(ninja, entities, movers, trail)
-
-    def snapshot(self) -> np.ndarray:
-        """Return a copy of the complete state, uint8[B]."""
-        return self._rows[0].copy()
-
-    def restore(self, snapshot: np.ndarray) -> None:
-        """Restore a state returned by ``snapshot``."""
-        self._rows[0] = snapshot

@@ -211,7 +211,7 @@ class Library:
         return self.run(film.level, film.inputs, "the shipped agent") if shown else None
 
     def run(self, level: Level, inputs: np.ndarray, label: str) -> Document:
-        """Return {"label", "level": id, "inputs": base64 of uint8[frames]}, of which the page computes the run document."""
+        """Return {"label", "level": id, "inputs": base64 of uint8[frames]}, which the page plays."""
         return {"label": label, "level": level.fingerprint, "inputs": packed_text(inputs)}
 
 

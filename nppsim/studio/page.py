@@ -1,11 +1,13 @@
-"""Export runs as one HTML file with the studio's player.  The file needs neither Python nor a network.
+"""Export runs as one HTML file with the studio's player and its kernels.  The file needs neither Python nor a network.
 
     write_text("run.html", page(runs_of_replays(["a.replay", "b.replay"]), "Two runs"))
 
-Reports embed the same player: ``style()`` and ``script()`` once per page, and ``player_data(runs)`` for each player.
+Reports embed the same player: ``style()``, ``kernels()`` and ``script()`` once per page, and ``player_data(runs)`` for
+each player.
 """
 
 import base64
+import gzip
 import hashlib
 import html
 import json
@@ -17,18 +19,18 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim.bank import LevelBank
 from nppsim.levels.level import Level
 from nppsim.replays.replay import Replay
+from nppsim.studio.documents import about_level, packed_text
 from nppsim.studio.errors import StudioError
-from nppsim.studio.modules import PACKAGE, STATIC, with_imports
-from nppsim.studio.writers import level_document, run_document
+from nppsim.studio.modules import PACKAGE, STATIC, WASM, with_imports
 
 MAX_PAGE = 32 << 20  # maximum bytes of a page; browsers open larger pages slowly
-_IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";$', re.MULTILINE)
+MAX_FRAMES = 100_000  # maximum number of frames of a run, as in static/js/recording.js
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "[./\w]*?(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}' 'wasm-unsafe-eval'"
 _KEYS = "Space plays, arrows step (with shift ten frames), + and − zoom, 1 to 9 follow a run."
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -46,6 +48,7 @@ _PAGE = """<!doctype html>
 {players}
 <footer>{keys} Made with nppsim, on the exact physics of N++.</footer>
 </main>
+{kernels}
 <script type="module">{script}</script>
 </body>
 </html>
@@ -84,6 +87,7 @@ def page(levels: Sequence[LevelRuns], title: str = "") -> str:
         style=style() + (STATIC / "page.css").read_text(encoding="utf-8"),
         players=players,
         keys=_KEYS,
+        kernels=kernels(),
         script=script(),
     )
     if (size := len(text.encode("utf-8", "backslashreplace"))) > MAX_PAGE:
@@ -98,14 +102,33 @@ def _section(level: LevelRuns, number: int | None) -> str:
 
 
 def player_data(level: LevelRuns) -> str:
-    """Return an HTML element with the documents of a level and its runs, which ``script()`` turns into a player."""
-    bank = LevelBank([level.level])
-    documents = {
-        "level": level_document(bank),
-        "runs": [run_document(bank, inputs, label) for label, inputs in level.runs],
-    }
-    data = json.dumps(documents, separators=(",", ":")).replace("<", "\\u003c")  # a label may contain </script>
-    return f'<script type="application/json" class="runs">{data}</script>'
+    """Return an HTML element with a level and its runs, which ``script()`` turns into a player.
+
+    Raises StudioError for more than MAX_FRAMES frames.
+    """
+    its = level.level
+    for label, inputs in level.runs:
+        if len(inputs) > MAX_FRAMES:
+            raise StudioError(f"{label} has {len(inputs):,} frames; at most {MAX_FRAMES:,} can be shown: shorten it")
+    name = its.title.strip() or Path(its.name).stem or "level"
+    about = about_level(its, name, None, None) | {"map": packed_text(its.to_bytes())}
+    runs = [{"label": label, "inputs": packed_text(np.asarray(inputs, np.uint8))} for label, inputs in level.runs]
+    return _data("runs", {"level": about, "runs": runs})
+
+
+def _data(name: str, content: dict) -> str:
+    text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")  # a label may contain </script>
+    return f'<script type="application/json" class="{name}">{text}</script>'
+
+
+@cache
+def kernels() -> str:
+    """Return an HTML element with the kernels that play the runs."""
+    interface = json.loads((WASM / "interface.json").read_text(encoding="utf-8"))
+    binary = packed_text(gzip.compress((WASM / "game.wasm").read_bytes(), mtime=0))
+    return _data(
+        "kernels", {"binary": binary, "records": interface["records"], "entries": interface["modules"]["game"]}
+    )
 
 
 @cache

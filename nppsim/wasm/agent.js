@@ -296,7 +296,9 @@ export function* play(environment, { seed = 0, deterministic = false, inputs = [
   environment.start(inputs);
   const player = new Player(environment, seed, deterministic);
   const horizon = settings.backtracking?.horizon ?? 0;
-  let [pending, frame, terms] = [[], environment.frame, settings.terms.map(() => 0)];
+  /** @type {Decision[]} */
+  const pending = [];
+  let [frame, terms] = [environment.frame, settings.terms.map(() => 0)];
   for (let over = false; !over; ) {
     const [{ observed }, paths] = [environment, environment.pathLengths()];
     const { logits, value } = policy.outputs(observed);
@@ -315,7 +317,7 @@ export function* play(environment, { seed = 0, deterministic = false, inputs = [
     });
     pending.length -= undone;
     [frame, terms] = [nextFrame, nextTerms];
-    while (pending.length && (over || pending.length > horizon)) yield pending.shift();
+    yield* pending.splice(0, over ? pending.length : Math.max(pending.length - horizon, 0));
   }
 }
 

@@ -32,7 +32,13 @@ function playAll({ modules, policy: file, levels, episodes, seed, deterministic,
   levels.forEach((level, index) => {
     const environment = new Environment(modules, policy, compileLevel(kernels, level));
     for (let episode = 0; episode < episodes; episode++) {
-      let [decisions, reported, paths, outcome] = [[], performance.now(), null, null];
+      /** @type {object[]} */
+      let decisions = [];
+      /** @type {string | null} */
+      let outcome = null;
+      let reported = performance.now();
+      /** @type {Uint16Array | null} */
+      let paths = null;
       for (const decision of play(environment, { seed: seed + episode, deterministic, inputs })) {
         ({ outcome } = decision);
         if (endingsOnly) continue;

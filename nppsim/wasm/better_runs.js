@@ -27,6 +27,23 @@ export function rank(objective, frames, gold) {
 }
 
 export class RunSearch {
+  /** @type {Lengths} */
+  lengths;
+  /** @type {{actions: any, inputs: Uint8Array}} */
+  best;
+  /** @type {number[]} */
+  types; // of the entities
+  /** @type {number[]} */
+  goals; // entities: gold and the exit switch
+  /** @type {number[]} */
+  gold; // goals that are gold
+  /** @type {number[]} */
+  order; // goals that the best run collects
+  /** @type {number[]} */
+  arrivals; // decisions at which it collects them
+  pace = 0; // frames per px
+  bestGold = 0;
+
   /** found: a PlannedRun.  settings: those of the planner, with start.  progress: receives the frames simulated. */
   constructor(planner, found, { objective, frameSkip, seed, minHold, start }, progress = (_) => {}) {
     this.planner = planner;
@@ -315,10 +332,10 @@ function neighbour(order, random) {
 
 /** The first of the orders with the shortest path. */
 function shortestOf(lengths, orders) {
-  let [best, least] = [null, Infinity];
+  let [best, least] = [orders[0], Infinity];
   for (const order of orders) {
     const total = lengths.total(order);
-    if (best === null || total < least) [best, least] = [order, total];
+    if (total < least) [best, least] = [order, total];
   }
   return best;
 }
@@ -352,13 +369,14 @@ class Lengths {
   /** For each of ``goals``: the smallest length that its insertion adds, and the position in the order. */
   cheapest(order, goals) {
     const [legs, columns] = [this.legs(order), [...order, this.exit(order)]];
+    /** @type {number[][]} */
     const [least, positions] = [[], []];
     for (const goal of goals) {
       const added = columns.map(
         (column, i) => this.between[i ? order[i - 1] + 1 : 0][goal] + this.between[goal + 1][column] - legs[i],
       );
       least.push(Math.min(...added));
-      positions.push(added.indexOf(least.at(-1)));
+      positions.push(added.indexOf(least[least.length - 1]));
     }
     return [least, positions];
   }

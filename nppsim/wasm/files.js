@@ -52,6 +52,7 @@ const OTHER_FORMATS = [
  */
 export function readFile(data, name) {
   const stem = name.replace(/(?<=.)\.[^.]+$/, "");
+  /** @type {(level: Level, inputs?: Uint8Array | null, warnings?: string[]) => FileContent} */
   const one = (level, inputs = null, warnings = []) => ({
     levels: [{ level, name: level.title.trim() || stem, code: "" }],
     ...{ inputs, category: null, warnings },
@@ -181,6 +182,7 @@ const TABS = {
 function readCampaign(text, name, stem) {
   const lines = text.split(/\r\n|\n|\r/);
   while (!lines.at(-1).trim()) lines.pop();
+  /** @type {FileContent} */
   const content = { levels: [], inputs: null, category: stem, warnings: [] };
   lines.forEach((line, i) => {
     if (!line.trim()) return;

@@ -63,8 +63,9 @@ const loaded = new Map(); // by name
  * @returns {Promise<KernelModule>}
  */
 export function loadModule(name) {
-  if (!loaded.has(name)) loaded.set(name, readModule(name));
-  return loaded.get(name);
+  const module = loaded.get(name) ?? readModule(name);
+  loaded.set(name, module);
+  return module;
 }
 
 async function readModule(name) {
@@ -81,9 +82,9 @@ async function readModule(name) {
 
 /** Fetch a compressed module of an exported site. */
 async function inflated(address) {
-  const { body } = await fetch(address);
+  const packed = await (await fetch(address)).blob();
   const headers = { "Content-Type": "application/wasm" };
-  return new Response(body.pipeThrough(new DecompressionStream("gzip")), { headers });
+  return new Response(packed.stream().pipeThrough(new DecompressionStream("gzip")), { headers });
 }
 
 /**
@@ -213,8 +214,12 @@ export class Kernels {
             `got ${value.dtype} with ${value.shape?.length}`,
         );
       const numbers = [0, 0, count(value.shape), value.itemSize, value.address, ...value.shape, ...value.strides];
-      numbers.forEach((number, i) => view.setBigInt64(slot + SLOT * i, BigInt(number), true));
-      return slot + SLOT * numbers.length;
+      for (const number of numbers) {
+        view.setUint32(slot, number, true);
+        view.setUint32(slot + 4, 0, true);
+        slot += SLOT;
+      }
+      return slot;
     }
     if (type === "float64") view.setFloat64(slot, value, true);
     else view.setBigInt64(slot, BigInt(value), true);
@@ -225,6 +230,7 @@ export class Kernels {
   take(view, slot, type) {
     if (type === "none") return [null, slot];
     if (Array.isArray(type)) {
+      /** @type {any[]} */
       const values = [];
       for (const part of type) {
         const [value, next] = this.take(view, slot, part);
@@ -234,9 +240,9 @@ export class Kernels {
       return [values, slot];
     }
     if (type.dtype) {
-      const [address, shape] = [view.getUint32(slot + 4 * SLOT, true), []];
-      for (let axis = 0; axis < type.dimensions; axis++)
-        shape.push(Number(view.getBigInt64(slot + (5 + axis) * SLOT, true)));
+      const address = view.getUint32(slot + 4 * SLOT, true);
+      const lengthOf = (_, axis) => Number(view.getBigInt64(slot + (5 + axis) * SLOT, true));
+      const shape = Array.from({ length: type.dimensions }, lengthOf);
       return [this.values({ dtype: type.dtype, address, shape }).slice(), slot + (5 + 2 * type.dimensions) * SLOT];
     }
     return [type === "float64" ? view.getFloat64(slot, true) : Number(view.getBigInt64(slot, true)), slot + SLOT];

@@ -88,7 +88,7 @@ export function levelFromBytes(data, name = "level") {
   );
 }
 
-/** Return the level of a draft of the editor ({title, tiles, spawn, entities}, nppsim/studio/drafts.py). */
+/** Return the level of a draft of the editor ({title, tiles, spawn, entities}). */
 export function levelFromDraft({ title, tiles, spawn, entities }, name = "draft") {
   const refuse = (problem) => {
     throw new LevelError(`${name}: ${problem}`);

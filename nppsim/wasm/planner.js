@@ -201,6 +201,13 @@ function winningRun(actions, last, frameSkip) {
 
 /** Buffers and tree of one search in which all states are advanced together. */
 export class Search {
+  /** @type {Int32Array} */
+  regions; // of the children, two words each
+  /** @type {Int32Array} */
+  legs; // of the children, two words each
+  /** @type {any} */
+  cells; // of the children
+
   constructor(planner, frameSkip, start, random, params, sequence, progress = (_) => {}) {
     this.planner = planner;
     this.frameSkip = frameSkip;
@@ -288,6 +295,7 @@ export class Search {
   advance(children) {
     const { kernels } = this.planner;
     const { nodes, actions, durations } = this.frontier;
+    /** @type {Record<"nodes" | "actions" | "durations", number[]>} */
     const next = { nodes: [], actions: [], durations: [] };
     const visits = kernels.values(this.visits);
     const bytes = new Uint8Array(kernels.exports.memory.buffer);

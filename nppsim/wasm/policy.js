@@ -10,7 +10,7 @@
 import { sha256 } from "./sha256.js";
 
 const FORMAT_VERSION = 2;
-const INPUTS_TOGETHER = 4; // of a layer, which takes half the time of one at a time
+const INPUTS_TOGETHER = 8; // of a layer, which takes less than half the time of one at a time
 
 /** A policy file that this version cannot read. */
 export class PolicyError extends Error {}
@@ -38,10 +38,12 @@ export class Policy {
       tensors[tensor] = new Float32Array(file, begin, count);
       begin += 4 * count;
     }
-    const layers = (names, scale = 1) => names.map((layer) => new Dense(tensors, layer, Math.fround(scale)));
+    const layers = (names, scale = 1, last = 0) =>
+      names.map((layer, i) => new Dense(tensors, layer, Math.fround(scale), i < names.length - 1 ? 0 : last));
     this.parts = branches.map((branch) => ({ ...branch, layers: layers(branch.layers, branch.scale) }));
     const { fusion, actor, critic } = this.settings;
-    this.heads = { fusion: layers(fusion), actor: layers(actor), critic: layers(critic) };
+    const ofHead = (names) => layers(names, 1, -Infinity);
+    this.heads = { fusion: layers(fusion), actor: ofHead(actor), critic: ofHead(critic) };
     this.mean = tensors["features_extractor.normalize.mean"];
     this.divisor = tensors["features_extractor.normalize.divisor"];
     this.vectors = Object.keys(observations).filter((key) => !observations[key].picture);
@@ -79,13 +81,11 @@ export class Policy {
       vectors[i] = Math.min(Math.max(value, -clamp), clamp);
     }
     const ends = this.parts.map(({ inputs, layers }) =>
-      relus(layers, typeof inputs === "string" ? observed[inputs] : vectors.subarray(...inputs)),
+      applied(layers, typeof inputs === "string" ? observed[inputs] : vectors.subarray(...inputs)),
     );
-    const features = relus(this.heads.fusion, concatenated(ends));
-    const [logits, [value]] = [this.heads.actor, this.heads.critic].map((layers) =>
-      layers[layers.length - 1].apply(relus(layers.slice(0, -1), features)),
-    );
-    return { logits, value };
+    const features = applied(this.heads.fusion, concatenated(ends));
+    const [logits, [value]] = [this.heads.actor, this.heads.critic].map((layers) => applied(layers, features));
+    return { logits: logits.slice(), value };
   }
 
   /** Mirror images of observations. */
@@ -118,8 +118,9 @@ export class Policy {
 
 /** A linear layer. */
 class Dense {
-  /** scale: factor of the weights. */
-  constructor(tensors, name, scale) {
+  /** scale: factor of the weights.  least: minimum of the outputs, 0 for a ReLU. */
+  constructor(tensors, name, scale, least) {
+    this.least = least;
     const weight = tensors[`${name}.weight`];
     this.bias = tensors[`${name}.bias`];
     const [outputs, inputs] = [this.bias.length, weight.length / this.bias.length];
@@ -128,30 +129,44 @@ class Dense {
     for (let i = 0; i < inputs; i++)
       for (let j = 0; j < outputs; j++) this.weight[i * outputs + j] = weight[j * inputs + i] * scale;
     this.sums = new Float64Array(outputs);
-    this.used = new Int32Array(inputs + INPUTS_TOGETHER); // work space: indices of the inputs other than 0
+    this.values = new Float32Array(outputs);
+    // work space: the inputs other than 0, and where their rows begin
+    this.used = new Float64Array(inputs + INPUTS_TOGETHER);
+    this.rows = new Int32Array(inputs + INPUTS_TOGETHER);
   }
 
-  apply(values) {
-    const { sums, weight, used } = this;
+  /** Return the outputs, which the next call overwrites. */
+  apply(inputs) {
+    const { sums, weight, used, rows, values, least } = this;
     const width = sums.length;
     let count = 0;
-    for (let i = 0; i < values.length; i++) if (values[i] !== 0) used[count++] = i;
-    used.fill(values.length, count, count + INPUTS_TOGETHER); // rows of zeros
+    for (let i = 0; i < inputs.length; i++) {
+      if (inputs[i] === 0) continue;
+      used[count] = inputs[i];
+      rows[count++] = i * width;
+    }
+    used.fill(0, count, count + INPUTS_TOGETHER);
+    rows.fill(inputs.length * width, count, count + INPUTS_TOGETHER); // row of zeros
     sums.set(this.bias);
     for (let k = 0; k < count; k += INPUTS_TOGETHER) {
-      const [i0, i1, i2, i3] = [used[k], used[k + 1], used[k + 2], used[k + 3]];
-      const [v0, v1, v2, v3] = [values[i0], values[i1] ?? 0, values[i2] ?? 0, values[i3] ?? 0];
-      const [r0, r1, r2, r3] = [i0 * width, i1 * width, i2 * width, i3 * width];
-      for (let j = 0; j < width; j++)
-        sums[j] += v0 * weight[r0 + j] + v1 * weight[r1 + j] + v2 * weight[r2 + j] + v3 * weight[r3 + j];
+      const [v0, v1, v2, v3] = [used[k], used[k + 1], used[k + 2], used[k + 3]];
+      const [v4, v5, v6, v7] = [used[k + 4], used[k + 5], used[k + 6], used[k + 7]];
+      const [r0, r1, r2, r3] = [rows[k], rows[k + 1], rows[k + 2], rows[k + 3]];
+      const [r4, r5, r6, r7] = [rows[k + 4], rows[k + 5], rows[k + 6], rows[k + 7]];
+      for (let j = 0; j < width; j++) {
+        const first = v0 * weight[r0 + j] + v1 * weight[r1 + j] + v2 * weight[r2 + j] + v3 * weight[r3 + j];
+        const second = v4 * weight[r4 + j] + v5 * weight[r5 + j] + v6 * weight[r6 + j] + v7 * weight[r7 + j];
+        sums[j] = sums[j] + first + second;
+      }
     }
-    return Float32Array.from(sums);
+    for (let j = 0; j < width; j++) values[j] = Math.max(sums[j], least);
+    return values;
   }
 }
 
-/** Apply layers with a ReLU after each. */
-function relus(layers, values) {
-  for (const layer of layers) values = layer.apply(values).map((value) => Math.max(value, 0));
+/** Apply layers one after another. */
+function applied(layers, values) {
+  for (const layer of layers) values = layer.apply(values);
   return values;
 }
 

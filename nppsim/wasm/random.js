@@ -46,6 +46,9 @@ export class Random {
     }
   }
 
+  low = 0;
+  high = 0;
+
   /** Draw 64 bits into ``low`` and ``high``. */
   draw() {
     this.step();

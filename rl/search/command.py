@@ -38,6 +38,7 @@ from nppsim.replays.diff import compare_replays, difference_text
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.replays.score import score, seconds
+from nppsim.replays.targets import Targets
 from nppsim.report.pages import check_packages, render_page, write_page
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from nppsim.simulate import simulate
@@ -48,11 +49,12 @@ from rl.policy.player import PickledPolicy
 from rl.search.guided_search import GuidePolicy
 from rl.search.levels import SolveTask, read_tasks
 from rl.search.live import CLOCKS, MEASURED, LivePlayer, load_kernels
-from rl.search.solve import Interrupted, Solution, SolveSettings, solve
+from rl.search.solve import PLANNER, Interrupted, Solution, SolveSettings, solve
 
 SOURCE = "solve"  # "source" in the metadata of demonstrations
 LIVE = "live play"  # ``Solution.found_by`` of runs of --live
-LEFT = ("level", "support", "found by", "why it failed")  # columns with text
+FOUND, RECORDING = "this run", "recording"  # whose the best known run is, besides PLANNER, whose the par is
+LEFT = ("level", "support", "best by", "target", "found by", "why it failed")  # columns with text
 REPLAYS, FILMS, ROUTES = "replays", "films", "routes"  # sub-folders of --out
 
 
@@ -76,6 +78,13 @@ class Solved:
         level, run = self.task.level, self.solution.run
         known = asdict(self.solution)
         del known["run"]
+        runs = [
+            (run.frames if run else None, FOUND),
+            (self.task.par_frames, PLANNER),
+            (self.task.recorded_frames, RECORDING),
+        ]
+        existing = [(frames, by) for frames, by in runs if frames is not None]
+        best_frames, best_by = min(existing, key=lambda one: one[0], default=(None, None))
         return {
             "level": self.task.name,
             "id": level.id,
@@ -89,6 +98,10 @@ class Solved:
             "gold_in_level": gold_in_level(level),
             "score": run and score(run.frames, run.gold),
             "recorded_frames": self.task.recorded_frames,
+            "best_frames": best_frames,
+            "best_by": best_by,
+            "target": self.task.target and asdict(self.task.target),
+            "target_reached": self.task.target and run and self.task.target.is_reached(run.frames, run.gold),
             **known,
         }
 
@@ -101,6 +114,9 @@ class SolveArguments:
     agent: Path = setting(MISSING, "checkpoint of the agent", flag="agent", metavar="CHECKPOINT")
     against: Path | None = setting(None, "replay of a single LEVEL to compare with", flag="against", metavar="REPLAY")
     out: Path = setting(Path("solved"), "new folder for runs, videos and report", flag="out", aliases=("output-dir",))
+    targets: Path | None = setting(
+        None, "text file of times or scores to reach (docs/play.md)", flag="targets", metavar="FILE"
+    )
     demonstrations: Path | None = setting(
         None,
         "also write the runs to this new folder for training, as CATEGORY.h5",
@@ -181,6 +197,9 @@ def _prepare(arguments: SolveArguments) -> tuple[PickledPolicy, list[SolveTask]]
     plugins.load(arguments.plugins)
     agent = PickledPolicy.of(GuidePolicy.load(arguments.agent), arguments.plugins)
     tasks = _supported(read_tasks(arguments.level, arguments.against), arguments.allow_unsupported)
+    if arguments.targets is not None:
+        targets = Targets(arguments.targets)
+        tasks = [replace(task, target=targets.of(task.level)) for task in tasks]
     if arguments.cluster and len(tasks) == 1:
         raise ConfigError("is only for several levels; leave it out", "--cluster", arguments.cluster)
     return agent, tasks
@@ -317,8 +336,16 @@ def why_it_failed(one: Solved) -> str | None:
     )
 
 
+def target_text(one: Solved) -> str | None:
+    """Return the target of a level and whether its run reaches it, or None."""
+    if one.task.target is None:
+        return None
+    return f"{one.task.target}, {'reached' if one.entry['target_reached'] else 'not reached'}"
+
+
 def rows(solved: Sequence[Solved]) -> list[dict[str, Any]]:
     """Return the rows of the result table, one per level."""
+    has_targets = any(one.task.target for one in solved)
     return [
         {
             "level": one.task.caption,
@@ -332,6 +359,8 @@ def rows(solved: Sequence[Solved]) -> list[dict[str, Any]]:
             if found["frames"] and found["par_frames"]
             else None,
             "recorded": found["recorded_frames"],
+            "best by": found["best_by"],
+            **({"target": target_text(one)} if has_targets else {}),
             "found by": found["found_by"] or "not found",
             "simulated to find": found["finding"],
             "to shorten": found["shortening"],
@@ -373,6 +402,9 @@ def summary(solved: Sequence[Solved]) -> list[str]:
     if ratios and objective == TIME:
         within = sum(ratio <= 1 for ratio in ratios)
         lines.append(f"length / par: median {median(ratios):.3f}; at most par on {within} of {len(ratios)} levels")
+    aimed = [level for level in found if level["target"]]
+    if aimed:
+        lines.append(f"targets reached on {sum(bool(e['target_reached']) for e in aimed)} of {len(aimed)} levels")
     beaten = [level["frames"] < level["recorded_frames"] for level in won if level["recorded_frames"]]
     if beaten and objective == TIME:
         lines.append(f"faster than the recording on {sum(beaten)} of {len(beaten)} levels")

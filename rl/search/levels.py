@@ -12,6 +12,7 @@ from nppsim.levels.level import Level
 from nppsim.levels.level_set import FORMAT, INDEX, SINGLE, LevelSet, LevelSetError, scan_folder, warn_of_skipped
 from nppsim.replays.playback import is_replay_file, read_file
 from nppsim.replays.replay import Replay, ReplayError, is_replay_set
+from nppsim.replays.targets import Target
 from nppsim.simulate import simulate
 
 RECORDED = "recorded"  # category of levels that are read from replays
@@ -27,6 +28,7 @@ class SolveTask:
     par_frames: int | None = None  # par of the level from the index of the set, in frames, or None
     recorded: Replay | None = None  # a recorded run that finishes the level, or None
     recorded_frames: int | None = None  # length of the recorded run, or None
+    target: Target | None = None  # target of the level, or None
 
     @property
     def caption(self) -> str:

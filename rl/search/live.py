@@ -36,6 +36,7 @@ from rl.search.solve import UNLIMITED, Planner, find
 FRAME_SECONDS = 1.5e-6  # a simulated frame
 EVALUATION_SECONDS = 400e-6  # observations of a state with look-ahead, and an evaluation of the network
 EVALUATION_FRAMES = round(EVALUATION_SECONDS / FRAME_SECONDS)
+FIRST_FRAMES = 20_000  # frames left at the beginning of a budget of the measured clock
 CALL_FRAMES = 20  # price of a call of the simulator for one decision, in frames, besides those that it simulates
 
 WAITS = (8, 30, 90, 210, 450)  # decisions from one root to the next; the last one is repeated
@@ -65,23 +66,41 @@ class CountedBudget(FrameBudget):
 
 
 class MeasuredBudget(FrameBudget):
-    """Budget until a deadline (value of ``time.monotonic``).
-
-    Half of the remaining time is left, in frames at their price: a search that simulates them in one call ends in time.
-    """
+    """Budget until a deadline (value of ``time.monotonic``): frames for which half of the remaining time is sufficient."""
 
     def __init__(self, until: float, frames: int = UNLIMITED, progress: Callable[[int], object] = lambda frames: None):
         super().__init__(frames, progress=progress)
         self._end = until
 
-    def part(self, frames: int) -> "MeasuredBudget":
+    def part(self, frames: int) -> "MeasuredPart":
         """See ``FrameBudget``."""
-        return MeasuredBudget(self._end, frames, self.spend)
+        return MeasuredPart(self._end, frames, self.spend)
 
     @property
     def left(self) -> int:
         """See ``FrameBudget``."""
         return min(super().left, int(max(self._end - time.monotonic(), 0.0) / (2 * FRAME_SECONDS)))
+
+
+class MeasuredPart(MeasuredBudget):
+    """Part of a ``MeasuredBudget`` for a search that simulates what is left in one call.
+
+    At first, FIRST_FRAMES are left, then at most as many more as were simulated and as half of the remaining time is
+    sufficient for at the measured speed, so that the search ends in time also on a busy core.
+    """
+
+    def __init__(self, until: float, frames: int, progress: Callable[[int], object]):
+        super().__init__(until, frames, progress)
+        self._begin = time.monotonic()
+
+    @property
+    def left(self) -> int:
+        """See ``FrameBudget``."""
+        now = time.monotonic()
+        if not self.simulated:
+            return min(super().left, FIRST_FRAMES)
+        affordable = self.simulated * 0.5 * max(self._end - now, 0.0) / max(now - self._begin, FRAME_SECONDS)
+        return min(super().left, FIRST_FRAMES + self.simulated, int(affordable))
 
 
 class CountedClock:
@@ -231,12 +250,12 @@ class LivePlayer:
             root = len(self._committed)
             self.search.start = self._states[-1]
             with self._clock.until(self.decision_seconds * root) as budget:
-                run, _ = find(self.search, self.seed + root, budget)
+                run, _ = find(self.search, self.seed + len(thoughts) + 1, budget)
             found = min(self._due, root)
-            thoughts.append(Thought(begin, self._clock.now, root))
             self._act_late()
             if run is not None and (self._dead or not self._begin_early(run)):
                 run = None
+            thoughts.append(Thought(begin, self._clock.now, root))
         rest, won = (run.actions.tolist(), True) if run is not None else ([], False)
         if run is None and not self._dead:
             begin = self._clock.now

@@ -304,7 +304,7 @@ def test_mirror_and_kinds_equal_simulator(modules, starter):
         return [...Array(256).keys()].map(mirroredTile);
     }"""
     assert modules.evaluate(tiles) == MIRRORED.tolist()
-    table = "async () => [...(await import('/studio/static/js/level_model.js')).KINDS]"
+    table = "async () => [...(await import('/studio/static/js/kinds.js')).KINDS]"
     known = dict(map(tuple, modules.evaluate(table)))
     assert {kind for kind, what in known.items() if not what.get("leftOut")} == {kinds.NINJA, *kinds.CREATING}
     assert {kind for kind, what in known.items() if what.get("leftOut")} == set(kinds.WITHOUT_EFFECT)
@@ -330,7 +330,7 @@ def test_drawn_document_equals_played_document(modules, starter):
         for i, entity in enumerate(drawn["entities"]):
             other = sent["entities"][index[placed(entity)]]
             assert (entity.get("door"), entity["kind"]) == (other.get("door"), other["kind"])
-            assert drawn["start"]["c"][str(i)][0] == sent["start"]["c"][str(index[placed(entity)])][0]
+            assert drawn["start"]["looks"][i][0] == sent["start"]["looks"][index[placed(entity)]][0]
 
 
 def everything():

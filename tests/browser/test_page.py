@@ -67,10 +67,18 @@ def test_page_controls_on_first_screen(new_page, written):
 def test_page_too_large_raises_error(tmp_path, written, monkeypatch):
     from nppsim.studio import page
 
-    assert written.stat().st_size < 200_000
+    assert written.stat().st_size < 250_000
     monkeypatch.setattr(page, "MAX_PAGE", 1000)
     assert main(["page", str(ROOT / SETS[0]), "--out", str(tmp_path / "run.html")]) == 2
     assert not (tmp_path / "run.html").exists()
+
+
+def test_page_of_long_run_raises_error(tmp_path, monkeypatch):
+    from nppsim.studio import page
+
+    monkeypatch.setattr(page, "MAX_FRAMES", 10)
+    with pytest.raises(page.StudioError, match="shorten it"):
+        page.page(page.runs_of_replays([str(ROOT / SETS[0])]))
 
 
 def test_page_light_and_dark_themes(new_page, written):

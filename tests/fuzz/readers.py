@@ -21,6 +21,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.replays.inputs import load_inputs, save_inputs
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
+from nppsim.replays.targets import Targets
 from nppsim.simulate import Run
 from rl.config import ExperimentConfig
 from rl.config.resume import stored_config
@@ -49,6 +50,7 @@ def readers() -> dict[str, Reader]:
         Reader("level", "x.map", Level.load, _levels, by_fields),
         Reader("level_text", "x.level", Level.load, _level_texts, (damage.in_words, damage.in_bytes)),
         Reader("campaign", "x.txt", lambda path: list(LevelSet.at(path)), _campaigns, (*by_fields, damage.in_words)),
+        Reader("targets", "x.txt", Targets, _targets, (damage.in_words, damage.in_bytes)),
         Reader("replay", "x.replay", Replay.load, _replays, by_fields),
         Reader("inputs", "x.inputs", partial(_read_inputs, _room()), _inputs, (damage.in_bytes, damage.in_zlib)),
         Reader("replay_set", "x.h5", _read_replay_set, _replay_sets, by_hdf5),
@@ -110,6 +112,11 @@ def _level_texts(folder: Path) -> list[Path]:
 def _campaigns(folder: Path) -> list[Path]:
     levels = [generate(category, 1)[0] for category in ("simplest", "advanced")]
     (folder / "x.txt").write_text("".join(f"{to_line(level)}\n" for level in levels))
+    return [folder / "x.txt"]
+
+
+def _targets(folder: Path) -> list[Path]:
+    (folder / "x.txt").write_text("# mine\nS-C-12-03 12.567\nS-C-12-04, score 91.2\n0123456789ab 7\n")
     return [folder / "x.txt"]
 
 

@@ -1,6 +1,5 @@
-"""The page computes the same documents of levels, frames and runs as Python."""
+"""Levels and runs of the page against the simulator."""
 
-import base64
 import json
 import subprocess
 from dataclasses import asdict
@@ -9,12 +8,10 @@ import numpy as np
 import pytest
 
 from nppsim import simulate
-from nppsim.bank import LevelBank
+from nppsim.levels import kinds
 from nppsim.replays.diff import compare_replays
 from nppsim.replays.replay import Replay
 from nppsim.studio.documents import about_level, packed_text
-from nppsim.studio.game import Game
-from nppsim.studio.writers import FrameWriter, level_document, run_document
 
 from places import ROOT
 from wasm_calls import javascript, needs_node
@@ -57,70 +54,91 @@ def documents(tmp_path_factory):
     return json.loads(done.stdout)
 
 
-def through_json(document):
-    return json.loads(json.dumps(document))
-
-
 pytestmark = needs_node
 each = pytest.mark.parametrize("number", range(len(LEVELS)))
 
 
 @each
-def test_level_document_equals_that_of_python(documents, number):
-    expected = through_json(level_document(LevelBank([LEVELS[number]]), name="a name"))
-    assert documents[number]["level"] == expected
+def test_level_document_has_entities_in_run_order(documents, number):
+    level, document = LEVELS[number], documents[number]["level"]
+    run = simulate(level, inputs_for(number))
+    assert (document["id"], document["name"]) == (level.fingerprint, "a name")
+    assert document["tiles"] == level.tiles.tolist() and document["spawn"] == [*level.spawn]
+    assert [entity["type"] for entity in document["entities"]] == run.entities[:, 0].tolist()
+    for i, entity in enumerate(document["entities"]):
+        assert entity["kind"] == kinds.ENTITY_NAMES[entity["type"]]
+        assert ("door" in entity) == (entity["type"] in kinds.DOORS)
+        if entity["type"] == kinds.EXIT:
+            assert document["entities"][entity["switch"]]["exit"] == i
+    assert len(document["start"]["looks"]) == len(run.entities)
+    assert [one["name"] for one in document["left_out"]] == ["alternative death ball"] * (number == len(LEVELS) - 2)
 
 
 @each
 def test_difference_of_runs_equals_that_of_python(documents, number):
     runs = [Replay(LEVELS[number], inputs) for inputs in (inputs_for(number), inputs_for(number)[DELAY:])]
-    expected = through_json(asdict(compare_replays(*runs)[0]))
+    expected = json.loads(json.dumps(asdict(compare_replays(*runs)[0])))
     found = documents[number]["differs"]
     assert found == {name: expected[name] for name in ("inputs_part", "positions_part", "marks", "total")}
 
 
 @each
-def test_run_document_equals_that_of_python(documents, number):
-    expected = through_json(run_document(LevelBank([LEVELS[number]]), inputs_for(number), "a run"))
-    assert documents[number]["run"] == expected
+def test_recording_equals_simulated_run(documents, number):
+    run, found = simulate(LEVELS[number], inputs_for(number)), documents[number]["whole"]
+    assert (found["frames"], found["outcome"]) == (run.frames, run.outcome)
+    assert found["inputs"] == inputs_for(number)[: run.frames].tolist()
+    assert len(found["ninjas"]) == len(found["looks"]) == run.frames + 1
+    looks = documents[number]["level"]["start"]["looks"]
+    changes = iter([*found["changes"], [np.inf]])
+    frame, *change = next(changes)
+    for k in range(run.frames):
+        while frame <= k + 1:
+            assert looks[change[0]] != change[1]
+            looks[change[0]] = change[1]
+            frame, *change = next(changes)
+        expected = [*run.position[k], *run.velocity[k], run.ninja_state[k], *run.floor_normal[k], run.airborne[k]]
+        assert found["ninjas"][k + 1] == [*expected, run.gold[k]]
+        assert [look[0] for look in looks] == run.entity_state[k].tolist()
+        assert [look[1:3] for look in looks] == run.entity_position[k].tolist()
+        assert [look[3:] for look in looks if len(look) > 3] == run.aims[k].tolist()
+    assert found["entities"] == looks
 
 
 @each
-def test_frames_equal_those_of_python(documents, number):
-    game, inputs = Game(LEVELS[number]), inputs_for(number)
-    writer = FrameWriter(game)
-    writer.frame()
-    expected = []
-    for byte in inputs:
-        if not game.play(np.array([byte], np.uint8)):
-            break
-        expected.append(through_json(writer.frame(int(byte))))
-    assert documents[number]["frames"] == expected
+def test_states_are_those_of_the_frames(documents, number):
+    found = documents[number]
+    assert [x for x, _ in found["states"]] == [ninja[0] for ninja in found["whole"]["ninjas"]]
 
 
 @each
-def test_rewind_returns_to_the_frame_and_continues_equally(documents, number):
-    found, frames = documents[number], documents[number]["frames"]
-    middle = found["frame"]["f"]
-    assert middle == min(65, len(frames)) and found["frame"]["all"]
-    assert found["frame"]["n"] == frames[middle - 1]["n"] and found["frame"]["i"] == frames[middle - 1]["i"]
-    assert [frame["n"] for frame in found["again"]] == [frame["n"] for frame in frames[middle:]]
+def test_seek_shows_the_entities_of_a_frame(documents, number):
+    start, middle, end, again = documents[number]["worlds"]
+    whole = documents[number]["whole"]
+    frames = (0, documents[number]["middle"], whole["frames"])
+    assert [world["ninja"] for world in (start, middle, end)] == [whole["looks"][frame] for frame in frames]
+    assert again == middle
+    assert [[look["x"], look["y"]] for look in end["looks"]] == [look[1:3] for look in whole["entities"]]
 
 
 @each
-def test_edit_equals_the_end_of_the_run_document(documents, number):
-    run, edited = documents[number]["run"], documents[number]["edited"]
-    first = run["frames"] - len(base64.b64decode(edited["inputs"]))
-    assert (edited["frames"], edited["outcome"]) == (run["frames"], run["outcome"])
-    assert base64.b64decode(edited["track"]) == base64.b64decode(run["track"])[16 * first :]
-    assert edited["changes"] == [change for change in run["changes"] if change[0] > first]
+def test_rewind_forgets_the_frames_after_it(documents, number):
+    found, middle = documents[number], documents[number]["middle"]
+    whole, rewound = found["whole"], found["rewound"]
+    assert rewound["frames"] == middle == min(65, whole["frames"])
+    assert rewound["inputs"] == whole["inputs"][:middle]
+    assert rewound["ninjas"] == whole["ninjas"][: middle + 1] and rewound["looks"] == whole["looks"][: middle + 1]
+    assert rewound["changes"] == [change for change in whole["changes"] if change[0] <= middle]
+
+
+@each
+def test_edit_with_the_same_inputs_restores_the_run(documents, number):
+    assert documents[number]["edited"] == documents[number]["whole"]
 
 
 @each
 def test_preview_shows_the_held_input(documents, number):
     found = documents[number]
-    middle = found["frame"]["f"]
-    held = np.concatenate([inputs_for(number)[:middle], np.full(60, 2, np.uint8)])
+    held = np.concatenate([inputs_for(number)[: found["middle"]], np.full(60, 2, np.uint8)])
     run = simulate(LEVELS[number], held)
-    assert found["preview"][1]["points"][1:] == run.position[middle:].tolist()
+    assert found["preview"][1]["points"][1:] == run.position[found["middle"] :].tolist()
     assert found["preview"][1]["outcome"] == run.outcome

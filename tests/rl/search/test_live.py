@@ -17,7 +17,7 @@ from nppsim.simulate import simulate
 from rl.policy.policy import build_policy
 from rl.search import live
 from rl.search.guided_search import GuidePolicy
-from rl.search.live import MEASURED, LivePlay, LivePlayer, Thought, load_kernels
+from rl.search.live import MEASURED, LivePlay, LivePlayer, MeasuredBudget, Thought, load_kernels
 
 from worlds import FLOOR, RIGHT, corridor
 
@@ -82,6 +82,22 @@ def test_measured_clock_grants_wall_time():
     assert play.won
     assert 0 < play.thought <= time.monotonic() - begin
     assert not play.actions[: play.found].any()
+
+
+def test_part_of_measured_budget_grows_and_ends_in_time(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    budget = MeasuredBudget(10.0)
+    part = budget.part(1_000_000)
+    assert part.left == live.FIRST_FRAMES
+    now[0] = 1.0
+    part.spend(20_000)
+    assert part.left == live.FIRST_FRAMES + 20_000
+    now[0] = 8.0
+    assert part.left == 2_500  # frames in 1 s, at 20,000 in 8 s
+    now[0] = 10.0
+    assert part.left == budget.left == 0
+    assert budget.simulated == 20_000
 
 
 def test_late_search_leaves_due_decisions_without_action(monkeypatch):

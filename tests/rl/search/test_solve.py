@@ -436,6 +436,17 @@ def test_interruption_saves_the_shortest_run(script, place, capsys, monkeypatch)
     assert replay.frames == shortest[0].frames
 
 
+def test_command_compares_with_targets_and_names_the_best_run(script, place, capsys):
+    (place / "targets.txt").write_text(f"# mine\n{EASY.fingerprint[:10]} 0.1\n{MINED.fingerprint[:8]}; score 20\n")
+    assert script.main(["levels", *QUICK, "--films", "0", "--targets", "targets.txt"]) == 0
+    assert "targets reached on 1 of 2 levels" in capsys.readouterr().out
+    easy, mined = json.loads((place / "out/results.json").read_text())["levels"]
+    assert (mined["target"], mined["target_reached"]) == ({"frames": None, "score": 20.0}, True)
+    assert (easy["target"], easy["target_reached"]) == ({"frames": 6, "score": None}, False)
+    assert easy["best_frames"] == min(easy["frames"], 40)
+    assert easy["best_by"] == ("planner" if easy["frames"] > 40 else "this run")
+
+
 def test_command_plays_live(script, place, capsys):
     command = ["levels/mined/odd/000000.map", "--agent", "agent.safetensors", "--out", "out", "--films", "0"]
     assert script.main([*command, "--live", "counted"]) == 0
@@ -475,6 +486,7 @@ def test_unsolved_level_gives_exit_status_1(script, place, capsys):
         (["levels", *QUICK, "--demonstrations", "./out"], "error: --demonstrations out: is the folder of --out"),
         (["levels", *QUICK, "--demonstrations", "levels"], "error: --demonstrations levels: is not empty"),
         (["levels", *QUICK, "--objective", "gold"], "error: argument --objective: invalid choice: 'gold'"),
+        (["levels", *QUICK, "--targets", "agent.safetensors"], "error: agent.safetensors: line 1"),
         (["levels", *QUICK, "--live", "counted"], "error: --live counted: plays without --objective"),
         (["levels", *QUICK, "--budget", "0"], "error: --budget 0: give a whole number of at least 1"),
         (["levels", *QUICK, "--out", "agent.safetensors/x"], "error: --out agent.safetensors/x: cannot be written"),

@@ -4,7 +4,7 @@
  */
 
 import { getBytes, postForLines } from "./api.js";
-import { bytes, text } from "./recording.js";
+import { bytes, text } from "./arrays.js";
 import { messagesOf } from "./work.js";
 import { levelToBytes } from "../../../wasm/level.js";
 

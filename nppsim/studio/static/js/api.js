@@ -38,18 +38,18 @@ export function features() {
 
 /** Poll the studio and call put(text) with the progress while it compiles, until the returned function is called. */
 export function whileCompiling(put) {
-  let timer = null;
+  let ended = false;
   const poll = async () => {
     const { compiled } = await get("state").catch(() => ({ compiled: null })); // the waiting request reports the error
-    if (timer === null) return;
+    if (ended) return;
     if (compiled !== null)
       put(`Compiling for this machine, once per version: ${compiled} functions so far. This takes one to two minutes.`);
     timer = setTimeout(poll, POLL_MS);
   };
-  timer = setTimeout(poll, POLL_MS);
+  let timer = setTimeout(poll, POLL_MS);
   return () => {
     clearTimeout(timer);
-    timer = null;
+    ended = true;
   };
 }
 
@@ -61,20 +61,21 @@ export function post(path, body = {}) {
 /** Return the bytes at a path below /api/. */
 export async function getBytes(path) {
   if (!isSite) return (await ask("GET", path)).arrayBuffer();
-  const { body } = await askSite(path, ".gz");
-  return new Response(body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+  const packed = await (await askSite(path, ".gz")).blob();
+  return new Response(packed.stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
 
 /** Post JSON to a path below /api/; yield the JSON of each line of the answer as it arrives. */
 export async function* postForLines(path, body, signal) {
   const answer = await ask("POST", path, JSON.stringify(body), { "Content-Type": "application/json" }, signal);
+  if (!answer.body) return;
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
     const lines = (rest + value).split("\n");
-    rest = lines.pop();
+    rest = lines.pop() ?? "";
     for (const line of lines) yield JSON.parse(line);
   }
 }
@@ -83,7 +84,8 @@ async function request(method, path, body, headers) {
   return (await ask(method, path, body, headers)).json();
 }
 
-async function ask(method, path, body = undefined, headers = {}, signal = undefined) {
+/** @type {(method: string, path: string, body?: string, headers?: {}, signal?: AbortSignal) => Promise<Response>} */
+async function ask(method, path, body, headers = {}, signal) {
   if (isSite) return askSite(path);
   const all = { ...headers, "X-Studio-Token": token };
   let answer;

@@ -13,7 +13,7 @@
  */
 
 import { ROOT, features, get, isSite, useAddress, whileCompiling } from "./api.js";
-import { element, takesKeys } from "./elements.js";
+import { byId, div, element, takesKeys } from "./elements.js";
 import { openFile, resolveId } from "./library.js";
 import { openLink } from "./share.js";
 import { coloursSwitch, themeSwitch } from "./theme.js";
@@ -34,7 +34,8 @@ const RETRY_MS = 700;
 const MOST_WARNINGS = 3; // warnings shown per file
 const NOTICE_DELAY_MS = 400; // delay before a notice appears while a view loads
 
-const view = document.getElementById("view");
+const view = byId("view");
+/** @type {(() => void) | null} */
 let endView = null;
 let failedView = false; // true if the view could not be loaded because the studio did not answer
 let shown = 0; // number of the latest view; earlier ones that still load are discarded
@@ -55,7 +56,7 @@ const studio = {
 
 function toast(text, kind = "") {
   const box = element("div", { class: `toast ${kind}`, text });
-  document.getElementById("toasts").append(box);
+  byId("toasts").append(box);
   setTimeout(() => box.remove(), kind === "bad" ? 9000 : 4000);
 }
 
@@ -63,7 +64,7 @@ function toast(text, kind = "") {
 // Views
 
 function makeTabs() {
-  const tabs = document.getElementById("tabs");
+  const tabs = byId("tabs");
   for (const { name, title, hidden } of VIEWS) {
     if (hidden) continue;
     tabs.append(element("a", { href: `#/${name}`, "data-view": name, text: title }));
@@ -83,7 +84,7 @@ async function showView() {
     else link.removeAttribute("aria-current");
   }
   document.title = `${wanted.title} · nppsim studio`;
-  const root = element("div", { class: "root" }); // a new one per view, so that a slow view cannot fill a later one's
+  const root = div("root"); // a new one per view, so that a slow view cannot fill a later one's
   view.replaceChildren(root);
   const loading = notice("Loading", "The view is being loaded.");
   const timer = setTimeout(() => view.append(loading), NOTICE_DELAY_MS);
@@ -115,7 +116,7 @@ async function showView() {
 }
 
 function notice(title, text) {
-  return element("div", { class: "notice" }, element("h1", { text: title }), element("p", { text }));
+  return div("notice", element("h1", { text: title }), element("p", { text }));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -123,26 +124,28 @@ function notice(title, text) {
 
 function acceptDrops() {
   let depth = 0; // number of nested elements that the pointer has entered
-  const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
+  const filesOf = ({ dataTransfer }) => (dataTransfer?.types.includes("Files") ? dataTransfer.files : null);
   const count = (change) => {
     depth = Math.max(depth + change, 0);
     document.body.classList.toggle("dropping", depth > 0);
   };
-  addEventListener("dragenter", (event) => hasFiles(event) && count(1));
-  addEventListener("dragleave", (event) => hasFiles(event) && count(-1));
-  addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault());
+  addEventListener("dragenter", (event) => filesOf(event) && count(1));
+  addEventListener("dragleave", (event) => filesOf(event) && count(-1));
+  addEventListener("dragover", (event) => filesOf(event) && event.preventDefault());
   addEventListener("drop", (event) => {
-    if (!hasFiles(event)) return;
+    const files = filesOf(event);
+    if (!files) return;
     event.preventDefault();
     depth = 0;
     count(0);
-    openFiles(event.dataTransfer.files);
+    openFiles(files);
   });
 }
 
 /** Open files one after another and show the last one: a level to play, a campaign file in the gallery, a replay to
  *  watch. */
 async function openFiles(files) {
+  /** @type {Awaited<ReturnType<typeof openFile>> | null} */
   let last = null;
   for (const file of files) {
     try {
@@ -156,9 +159,10 @@ async function openFiles(files) {
       studio.failed(error);
     }
   }
-  if (last?.levels > 1) studio.go(`#/levels/${encodeURIComponent(last.category)}`);
-  else if (last?.level) studio.go(opened(last));
-  else if (last) studio.go(last.view ?? "#/replays");
+  if (!last) return;
+  if (last.levels > 1) studio.go(`#/levels/${encodeURIComponent(last.category ?? "")}`);
+  else if (last.level) studio.go(opened(last));
+  else studio.go(last.view ?? "#/replays");
 }
 
 /** Return the address that shows an opened level or run. */
@@ -178,7 +182,7 @@ async function waitForStudio() {
   waiting = true;
   const words = element("p", { text: "The studio has ended. Start it again, then open the address that it prints." });
   const box = element("div", { class: "toast bad", id: "lost" }, words);
-  document.getElementById("toasts").append(box);
+  byId("toasts").append(box);
   for (;;) {
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     try {
@@ -224,11 +228,11 @@ addEventListener("keydown", (event) => {
   studio.go(`#/${wanted.name}`);
 });
 
-themeSwitch(document.getElementById("theme"));
-coloursSwitch(document.getElementById("colours"));
+themeSwitch(byId("theme"));
+coloursSwitch(byId("colours"));
 features()
   .then(({ follows }) => {
-    VIEWS.find(({ name }) => name === "run").hidden = !follows;
+    VIEWS[VIEWS.length - 1].hidden = !follows;
   }, studio.failed)
   .then(() => {
     makeTabs();

@@ -9,11 +9,21 @@ import { onThemeChange } from "./pen.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [44, 8, 8, 18]; // margins, px
 
+/**
+ * @typedef {{x: number[], y: (number | null)[], colour?: string, faint?: boolean, steps?: boolean}} Line
+ * @typedef {{lines: Line[], marks: {x: number, text: string}[], levels?: string[], range?: number[]}} Shown
+ */
+
 export class Chart {
-  /** pick: called with the x under the pressed pointer.  axis: whether to label the x axis. */
-  constructor(canvas, { pick = null, axis = true } = {}) {
+  /**
+   * @param {any} canvas
+   * @param {{pick?: (x: number) => void, axis?: boolean}} [options] - pick: called with the x under the pressed
+   *   pointer.  axis: whether to label the x axis
+   */
+  constructor(canvas, { pick, axis = true } = {}) {
     this.canvas = canvas;
     this.axis = axis;
+    /** @type {Shown} */
     this.shown = { lines: [], marks: [] };
     this.cursor = null;
     this.pointed = null;
@@ -87,7 +97,7 @@ export class Chart {
     c.font = "11px system-ui, sans-serif";
     this.drawAxes(c, colours, { x0, x1, y0, y1, toX, toY, width, height });
     for (const { x, text } of this.shown.marks) this.drawMark(c, colours, toX(x), height - bottom, text);
-    for (const line of this.shown.lines) drawLine(c, { colour: colours.accent, ...line }, toX, toY);
+    for (const line of this.shown.lines) drawLine(c, colours.accent, line, toX, toY);
     if (this.cursor !== null && this.cursor >= x0 && this.cursor <= x1) {
       c.fillStyle = colours.ink;
       c.fillRect(toX(this.cursor) - 0.75, TOP, 1.5, height - bottom - TOP);
@@ -154,7 +164,7 @@ export class Chart {
         const level = this.shown.levels?.[y[i]];
         return { text: `${short(x[i])}: ${level ?? short(y[i])}`, colour };
       })
-      .filter(Boolean);
+      .filter((one) => one !== null);
     c.textBaseline = "top";
     const left = this.pointed < width / 2;
     c.textAlign = left ? "right" : "left";
@@ -165,7 +175,8 @@ export class Chart {
   }
 }
 
-function drawLine(c, { x, y, colour, faint, steps }, toX, toY) {
+/** @type {(c: any, accent: string, line: Line, toX: (x: number) => number, toY: (y: any) => number) => void} */
+function drawLine(c, accent, { x, y, colour = accent, faint, steps }, toX, toY) {
   c.strokeStyle = colour;
   c.globalAlpha = faint ? 0.3 : 1;
   c.lineWidth = faint ? 1 : 1.8;

@@ -9,7 +9,9 @@ const [EARLY, LATE] = [0.25, 1.75];
 export class Clock {
   constructor() {
     this.rate = 1; // speed relative to real time
-    this.reset();
+    /** @type {number | null} */
+    this.before = null; // time of the last tick
+    this.lag = 0; // frames
   }
 
   reset() {

@@ -117,7 +117,8 @@ export class Controls {
   readGamepads() {
     if (document.querySelector("dialog[open]")) return;
     const now = new Set();
-    for (const pad of navigator.getGamepads().filter((one) => one?.mapping === "standard")) {
+    for (const pad of navigator.getGamepads()) {
+      if (pad?.mapping !== "standard") continue;
       for (const [button, action] of Object.entries(PAD)) if (pad.buttons[button]?.pressed) now.add(action);
       if (pad.axes[0] < -STICK) now.add("left");
       if (pad.axes[0] > STICK) now.add("right");

@@ -2,7 +2,7 @@
 
 import { play } from "./agents.js";
 import { get } from "./api.js";
-import { element, table } from "./elements.js";
+import { actionButton, div, element, selectOf, table } from "./elements.js";
 import { levelOf } from "./planner.js";
 import { Scene } from "./scene.js";
 import { heatPicture } from "./watching.js";
@@ -13,6 +13,9 @@ const REPORT_MS = 200;
 const SHOWN = 12; // levels in the table of a category, lowest success rate first
 
 export class Deaths {
+  /** @type {Scene} */
+  scene; // of the heat map of a category
+
   /** levels: cards of all levels.
    *  heat: called with the positions of the deaths on this level, or null.  name: function that returns a level's
    *  name. */
@@ -26,37 +29,26 @@ export class Deaths {
     this.endings = [];
     this.levels = [];
     this.total = 0;
-    this.agent = element(
-      "select",
-      { "aria-label": "Agent" },
-      agents.map(({ id, name: text }) => element("option", { value: id, text })),
-    );
-    this.where = element(
-      "select",
-      { "aria-label": "Where" },
-      element("option", { value: "level", text: "this level" }),
-      level.category ? element("option", { value: "category", text: `all of ${level.category}` }) : null,
-    );
-    this.episodes = element(
-      "select",
-      { "aria-label": "Episodes" },
-      EPISODES.map((count) => element("option", { value: count, text: `${count} episodes` })),
-    );
-    this.button = element("button", {
-      type: "button",
-      text: "Start",
+    this.agent = selectOf("Agent", agents.map(({ id, name: text }) => [id, text]));
+    const places = [
+      ["level", "this level"],
+      ["category", `all of ${level.category}`],
+    ];
+    this.where = selectOf("Where", level.category ? places : places.slice(0, 1));
+    this.episodes = selectOf("Episodes", EPISODES.map((count) => [count, `${count} episodes`]));
+    this.button = actionButton("Start", () => (this.counting ? this.stop() : this.count()), {
       title: "let the agent play these episodes and mark where they end",
-      onclick: () => (this.counting ? this.stop() : this.count()),
     });
     this.progress = element("i");
     this.meter = element("div", { class: "meter", hidden: true }, this.progress);
     this.status = element("p", { class: "small", "aria-live": "polite" });
     this.more = element("div");
+    this.table = element("tbody");
     this.panel = element(
       "section",
       { class: "panel deaths" },
       element("h2", { text: "Where it dies" }),
-      element("div", { class: "bar" }, this.agent, this.where, this.episodes, this.button),
+      div("bar", this.agent, this.where, this.episodes, this.button),
       this.meter,
       this.status,
       this.more,
@@ -105,7 +97,9 @@ export class Deaths {
       this.levels.map(async (id) => levelOf(id === this.level.id ? this.level : await get(`levels/${id}`))),
     );
     const agent = this.agents.find(({ id }) => id === this.agent.value);
-    let [endings, reported] = [[], 0];
+    /** @type {any[][]} */
+    let endings = [];
+    let reported = 0;
     for await (const { ending } of play(agent, { levels, episodes: each, endingsOnly: true }, signal)) {
       if (ending) endings.push(ending);
       const now = performance.now();
@@ -147,7 +141,6 @@ export class Deaths {
         role: "img",
         "aria-label": "Deaths on the stage, of all levels together",
       });
-      this.table = element("tbody");
       this.more.replaceChildren(canvas, table(["level", "won", "died"], {}, this.table));
       this.scene?.destroy();
       this.scene = new Scene(canvas);
@@ -156,7 +149,7 @@ export class Deaths {
         tiles: this.level.tiles.map((row) => row.map(() => 0)),
         entities: [],
         left_out: [],
-        start: { ...this.level.start, c: {} },
+        start: { ...this.level.start, looks: [] },
       });
       this.scene.fit("stage");
     }

@@ -2,7 +2,7 @@
  * observations. */
 
 import { Chart } from "./chart.js";
-import { element, researchPanel, table } from "./elements.js";
+import { div, element, researchPanel, table } from "./elements.js";
 import { OVERLAYS, showPicture } from "./overlays.js";
 
 const ACTIONS = [
@@ -27,7 +27,7 @@ export class DecisionPanels {
         "div",
         { class: "action", title: name },
         element("kbd", { text: sign, "aria-label": name }),
-        element("div", { class: "meter" }, fill),
+        div("meter", fill),
         share,
       );
       return { row, fill, share };
@@ -46,18 +46,16 @@ export class DecisionPanels {
       "section",
       { class: "panel policy" },
       element("h2", { text: "Next action" }),
-      element(
-        "div",
-        { class: "actions" },
-        this.bars.map(({ row }) => row),
-      ),
+      div("actions", this.bars.map(({ row }) => row)),
       this.note,
     );
-    this.boxes = element("div", { class: "overlays" });
+    this.boxes = div("overlays");
+    /** @type {{key: string, canvas: HTMLCanvasElement, figure: HTMLElement}[]} */
+    this.shown = []; // pictures
     this.policy.append(this.boxes);
-    this.pictures = element("div", { class: "pictures" });
+    this.pictures = div("pictures");
     this.numbers = element("details", { ontoggle: () => this.showNumbers() }, element("summary", { text: "Numbers" }));
-    this.table = element("div", { class: "wide numbers" });
+    this.table = div("wide numbers");
     this.numbers.append(this.table);
     this.research = researchPanel(
       "For researchers",

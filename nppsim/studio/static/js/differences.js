@@ -28,7 +28,10 @@ export function difference(level, ...inputs) {
 /** Play inputs; return the positions and remaining path lengths after each frame. */
 function follow(level, lengths, inputs) {
   const game = level.newGame();
-  const [points, left] = [[], []];
+  /** @type {number[][]} */
+  const points = [];
+  /** @type {number[]} */
+  const left = [];
   for (const byte of inputs) {
     const { count, ninja } = game.record([byte]);
     if (!count) break;

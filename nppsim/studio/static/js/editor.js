@@ -8,10 +8,11 @@ import { showChecks } from "./editor_checks.js";
 import { Editor } from "./editor_state.js";
 import { askToDrop, chooseLevel, saveInFolder, showKeys } from "./editor_dialogs.js";
 import { showPalette, showProperties } from "./editor_palette.js";
-import { element, takesKeys } from "./elements.js";
-import { History, KINDS, draftOf, emptyState, stateOf } from "./level_model.js";
+import { actionButton, div, element, takesKeys } from "./elements.js";
+import { KINDS } from "./kinds.js";
+import { History, draftOf, emptyState, stateOf } from "./level_model.js";
 import { aboutLevel, addMaps, fileName, saveFile } from "./library.js";
-import { bytes } from "./recording.js";
+import { bytes } from "./arrays.js";
 import { copyLink } from "./share.js";
 import { drafts, putDraft, removeDrafts, removeLevels, storedRuns } from "./store.js";
 
@@ -19,13 +20,14 @@ const ZOOM = 1.3;
 const DAY_MS = 86_400_000;
 const STORED = "nppsim.draft"; // in sessionStorage: id of this tab's draft
 const lockOf = (id) => `nppsim ${id}`; // Web Lock that a tab holds while it edits a draft
+/** @type {Editor | null} */
 let stored = null; // the Editor; survives a change of the view
+/** @type {{id: string, state: any} | null} */
 let tried = null; // {id, state} of the level that was played or saved last
 
 export async function show(view, studio, id) {
-  stored ??= await restored(studio);
-  const editor = stored;
-  const isCurrent = id && tried?.id === id && tried.state === editor.state;
+  const editor = (stored ??= await restored(studio));
+  const isCurrent = tried && tried.id === id && tried.state === editor.state;
   if (id && !isCurrent && (editor.history.isSaved || (await askToDrop()))) await load(editor, studio, id);
   if (id) history.replaceState(null, "", "#/edit"); // so that "back" returns to the current level
 
@@ -37,27 +39,14 @@ export async function show(view, studio, id) {
     "aria-describedby": "editor-here",
   });
   const here = element("span", { id: "editor-here", class: "small", role: "status" });
-  const tools = element("div", { class: "hud bar" });
-  const stage = element(
-    "section",
-    { class: "stage", "aria-label": "Level" },
-    canvas,
-    tools,
-    element("div", { class: "keys" }, here),
-  );
+  const tools = div("hud bar");
+  const stage = element("section", { class: "stage", "aria-label": "Level" }, canvas, tools, div("keys", here));
   const [checks, palette, properties, file] = ["Check", "Tools", "Properties", "Level"].map((label) =>
     element("section", { class: "panel", "aria-label": label }),
   );
   properties.classList.add("properties");
   file.classList.add("file");
-  view.append(
-    element(
-      "div",
-      { class: "split editor" },
-      stage,
-      element("div", { class: "panels" }, checks, properties, palette, file),
-    ),
-  );
+  view.append(div("split editor", stage, div("panels", checks, properties, palette, file)));
 
   const drawn = new EditorCanvas(canvas, editor);
   const commands = commandsOf(editor, drawn, studio, await features());
@@ -67,7 +56,7 @@ export async function show(view, studio, id) {
   file.append(
     element("h2", { text: "Level" }),
     title,
-    element("div", { class: "bar" }, ...commands.filter(({ words }) => words).map(makeWords)),
+    div("bar", ...commands.filter(({ words }) => words).map(makeWords)),
   );
   const ends = [
     showPalette(palette, editor),
@@ -80,6 +69,7 @@ export async function show(view, studio, id) {
     if (document.activeElement !== title.lastChild) title.lastChild.value = editor.state.title;
     here.textContent ||= editor.whatIsHere();
   };
+  /** @type {(event: any) => void} */
   const say = ({ detail }) => {
     here.textContent = detail;
   };
@@ -107,6 +97,7 @@ async function restored(studio) {
   await removeDrafts(all.filter((one) => one.saved && Date.now() - one.changed > DAY_MS).map(({ id }) => id));
   const found = all.filter(({ id, saved }) => !saved || id === own);
   found.sort((a, b) => Number(b.id === own) - Number(a.id === own));
+  /** @type {(typeof found)[number] | null} */
   let mine = null;
   for (const one of found) if (!mine && (await locked(one.id))) mine = one;
   const editor = new Editor(new History(mine ? stateOf(mine.draft) : emptyState()));
@@ -275,19 +266,16 @@ function press(event, commands) {
 
 function makeButton(command) {
   const { title, hint, keys, main, run } = command;
-  return element("button", {
-    type: "button",
+  return actionButton(title, run, {
     class: main ? "primary" : title.length < 2 ? "icon" : null,
-    text: title,
     title: `${hint} (${keys[0]})`,
     "aria-label": hint,
     "aria-keyshortcuts": keys[0].replace("Ctrl", "Control"),
-    onclick: run,
   });
 }
 
 function makeWords({ words, keys, run }) {
-  return element("button", { type: "button", text: words, title: keys ? `${words} (${keys[0]})` : null, onclick: run });
+  return actionButton(words, run, { title: keys ? `${words} (${keys[0]})` : null });
 }
 
 function titleField(editor) {

@@ -3,7 +3,8 @@
 import { isOnStage, tileOf } from "./editor_state.js";
 import { drawEntity, drawingOrder, drawLeftOut } from "./figures.js";
 import { documentOf, pixels } from "./level_document.js";
-import { NINJA, STEP, STEPS_PER_TILE, emptyState, place, placeOf } from "./level_model.js";
+import { NINJA, STEP, STEPS_PER_TILE } from "./kinds.js";
+import { emptyState, place, placeOf } from "./level_model.js";
 import { Gait, drawNinja } from "./ninja.js";
 import { Pen } from "./pen.js";
 import { Scene } from "./scene.js";
@@ -14,22 +15,10 @@ const WHEEL_ZOOM = 1.0015; // zoom factor per unit of deltaY
 const QUARTERS_FROM = 2; // scale (screen px per level px) from which the grid shows quarter tiles
 const ONE_SIDED = 34; // first of the four tiles with a single face: top, right, bottom, left
 const FACES = [
-  [
-    [0, 0],
-    [24, 0],
-  ],
-  [
-    [24, 0],
-    [24, 24],
-  ],
-  [
-    [0, 24],
-    [24, 24],
-  ],
-  [
-    [0, 0],
-    [0, 24],
-  ],
+  [[0, 0], [24, 0]],
+  [[24, 0], [24, 24]],
+  [[0, 24], [24, 24]],
+  [[0, 0], [0, 24]],
 ];
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
@@ -162,20 +151,8 @@ export class EditorCanvas {
     }
     if (["select", "entity"].includes(editor.tool)) {
       const [x, y] = pixels(editor.cursor);
-      for (const [dx, dy] of [
-        [1, 0],
-        [-1, 0],
-        [0, 1],
-        [0, -1],
-      ]) {
-        pen.line(
-          [
-            [x + 3 * dx, y + 3 * dy],
-            [x + 9 * dx, y + 9 * dy],
-          ],
-          colour,
-          Math.max(1.2, 1.5 * thin),
-        );
+      for (const [dx, dy] of [[1, 0], [-1, 0], [0, 1], [0, -1]]) {
+        pen.line([[x + 3 * dx, y + 3 * dy], [x + 9 * dx, y + 9 * dy]], colour, Math.max(1.2, 1.5 * thin));
       }
     } else {
       this.#frame(pen, box, colour, Math.max(1.4, 2 * thin), false);
@@ -308,9 +285,9 @@ function boxOf({ column, row, width, height }) {
   return [TILE * (column + 1), TILE * (row + 1), TILE * width, TILE * height];
 }
 
-/** Draw an entity in its start state at a position in steps.  pending: the door or exit, if the position is its
- *  switch's. */
-function drawFigure(pen, entity, at, pending = null) {
+/** Draw an entity in its start state at a position in steps.
+ *  @param {any} [pending] - the door or exit, if the position is its switch's */
+function drawFigure(pen, entity, at, pending) {
   if (!isOnStage(at)) return;
   if (entity.kind === NINJA) {
     const [x, y] = pixels(at);

@@ -3,7 +3,7 @@
 import { levelFromDraft } from "../../../wasm/level.js";
 import { play } from "./agents.js";
 import { get } from "./api.js";
-import { element, seconds } from "./elements.js";
+import { actionButton, div, element, seconds } from "./elements.js";
 import { diagnostics } from "./level_checks.js";
 import { draftOf } from "./level_model.js";
 import { search } from "./planner.js";
@@ -23,21 +23,13 @@ export function showChecks(panel, editor, canvas, studio) {
   const list = element("ul", { class: "diagnostics", id: "editor-diagnostics" });
   const choice = element("select", { "aria-label": "Agent", hidden: true });
   const status = element("span", { class: "small", id: "editor-episodes", role: "status" });
-  const button = element("button", {
-    type: "button",
-    text: "64 episodes of an agent",
-    onclick: () =>
-      evaluateAgent().catch((error) => {
-        status.textContent = "";
-        studio.failed(error);
-      }),
-  });
-  panel.append(
-    element("h2", { text: "Check" }),
-    verdict,
-    list,
-    element("div", { class: "bar" }, choice, button, status),
+  const button = actionButton("64 episodes of an agent", () =>
+    evaluateAgent().catch((error) => {
+      status.textContent = "";
+      studio.failed(error);
+    }),
   );
+  panel.append(element("h2", { text: "Check" }), verdict, list, div("bar", choice, button, status));
   const checks = new Checks({
     found(found) {
       list.replaceChildren(
@@ -88,10 +80,7 @@ export function showChecks(panel, editor, canvas, studio) {
     }
     if (!choice.options.length) return;
     status.textContent = `${choice.selectedOptions[0].text} plays …`;
-    await checks.evaluate(
-      editor.state,
-      agents.find(({ id }) => id === choice.value),
-    );
+    await checks.evaluate(editor.state, agents.find(({ id }) => id === choice.value));
   }
 
   const change = () => {
@@ -113,17 +102,16 @@ export function showChecks(panel, editor, canvas, studio) {
 // The text of a diagnostic; for a diagnostic with a position, a button that moves the cursor there.
 function sentence({ text: words, at }, editor, canvas) {
   if (!at) return words;
-  return element("button", {
-    type: "button",
-    class: "quiet",
-    text: words,
-    onclick: () => {
+  return actionButton(
+    words,
+    () => {
       editor.choose("select");
       editor.goTo(at);
       canvas.follow();
       canvas.canvas.focus();
     },
-  });
+    { class: "quiet" },
+  );
 }
 
 /* Checks the latest level when the author pauses; a change ends the work on earlier ones. */

@@ -2,10 +2,10 @@
 
 import { levelFromDraft, levelToBytes } from "../../../wasm/level.js";
 import { get, post } from "./api.js";
-import { element } from "./elements.js";
+import { div, element, selectOf } from "./elements.js";
 import { draftOf } from "./level_model.js";
 import { allLevels, openFile } from "./library.js";
-import { text as base64 } from "./recording.js";
+import { text as base64 } from "./arrays.js";
 import { drafts } from "./store.js";
 
 const KEYS = [
@@ -41,7 +41,7 @@ function ask(title, contents, buttons) {
       { method: "dialog" },
       element("h2", { text: title }),
       contents,
-      element("div", { class: "bar" }, element("span", { class: "spacer" }), buttons),
+      div("bar", element("span", { class: "spacer" }), buttons),
     );
     const dialog = element("dialog", { "aria-label": title }, form);
     for (const one of [buttons].flat().filter(({ value }) => value === "")) {
@@ -58,17 +58,13 @@ function ask(title, contents, buttons) {
   });
 }
 
-const button = (value, text, kind = null) => element("button", { value, text, class: kind });
+const button = (value, text, kind) => element("button", { value, text, class: kind });
 
 export function showKeys() {
   const rows = KEYS.map(([keys, does]) =>
     element("tr", {}, element("th", { scope: "row", text: keys }), element("td", { text: does })),
   );
-  return ask(
-    "Keys",
-    element("div", { class: "wide" }, element("table", {}, element("tbody", {}, rows))),
-    button("", "Close", "primary"),
-  );
+  return ask("Keys", div("wide", element("table", {}, element("tbody", {}, rows))), button("", "Close", "primary"));
 }
 
 /** Ask whether the unsaved changes of the edited level may be discarded. */
@@ -84,22 +80,16 @@ export async function askToDrop() {
 
 export async function chooseLevel(studio) {
   const [{ levels }, stored] = await Promise.all([allLevels(), drafts()]);
-  const name = ({ name: its, category }) => (category ? `${category}: ${its}` : its);
-  const select = element(
-    "select",
-    { "aria-label": "Level" },
-    levels.map((one) => element("option", { value: one.id, text: name(one) })),
-    stored.map(({ id, draft, changed }) =>
-      element("option", {
-        value: id,
-        text: `draft: ${draft.title || "untitled"}, ${new Date(changed).toLocaleString()}`,
-      }),
-    ),
-  );
+  const select = selectOf("Level", [
+    ...levels.map(({ id, name, category }) => [id, category ? `${category}: ${name}` : name]),
+    ...stored.map(({ id, draft, changed }) => [
+      id,
+      `draft: ${draft.title || "untitled"}, ${new Date(changed).toLocaleString()}`,
+    ]),
+  ]);
   const file = element("input", { type: "file", "aria-label": "A level file or replay of yours" });
-  const contents = element(
-    "div",
-    {},
+  const contents = div(
+    "",
     element("p", {}, element("label", { class: "wide-field" }, "Level", select)),
     element("p", {}, element("label", { class: "wide-field" }, "or a file", file)),
   );
@@ -123,12 +113,9 @@ export async function saveInFolder(editor, studio) {
     return;
   }
   const several = folders.length > 1; // then no folder is a default: one may be the game's
-  const folder = element(
-    "select",
-    { "aria-label": "Folder", required: true },
-    several ? element("option", { value: "", text: "choose a folder" }) : null,
-    folders.map((text, i) => element("option", { value: i, text })),
-  );
+  const choices = folders.map((text, i) => [i, text]);
+  const folder = selectOf("Folder", several ? [["", "choose a folder"], ...choices] : choices);
+  folder.required = true;
   const input = element("input", {
     type: "text",
     required: true,
@@ -139,9 +126,8 @@ export async function saveInFolder(editor, studio) {
         .replace(/^\W+/, "")
         .slice(0, 80) || "level",
   });
-  const contents = element(
-    "div",
-    {},
+  const contents = div(
+    "",
     element("p", {}, element("label", { class: "wide-field" }, "Folder", folder)),
     element("p", {}, element("label", { class: "wide-field" }, "Name", input)),
   );

@@ -2,17 +2,9 @@
  * place. */
 
 import { drawIcon } from "./editor_canvas.js";
-import { element } from "./elements.js";
-import {
-  KINDS,
-  STEPS_PER_TILE,
-  STEPS_X,
-  STEPS_Y,
-  TILE_NAMES,
-  TURN_NAMES,
-  describe,
-  placeOf,
-} from "./level_model.js";
+import { actionButton, div, element } from "./elements.js";
+import { KINDS, STEPS_PER_TILE, STEPS_X, STEPS_Y, nameOf } from "./kinds.js";
+import { TILE_NAMES, TURN_NAMES, describe, placeOf } from "./level_model.js";
 import { coloursOf, onThemeChange } from "./pen.js";
 import { NUM_TILES } from "./tiles.js";
 
@@ -29,14 +21,11 @@ const ICON = 30; // CSS px
 /** Fill a panel with tools and palettes; return a function that removes the listeners. */
 export function showPalette(panel, editor) {
   const tools = TOOLS.map(([name, title, key, hint]) =>
-    element("button", {
-      type: "button",
+    actionButton(title, () => editor.choose(name), {
       title: `${hint} (${key})`,
       "aria-label": `${title}: ${hint}`,
       "aria-keyshortcuts": key,
       "data-tool": name,
-      onclick: () => editor.choose(name),
-      text: title,
     }),
   );
   const tiles = Array.from({ length: NUM_TILES }, (_, tile) =>
@@ -51,17 +40,9 @@ export function showPalette(panel, editor) {
     element("div", { class: "bar tools", role: "group", "aria-label": "Tools" }, tools),
     hand,
     element("h3", { text: "Tiles" }),
-    element(
-      "div",
-      { class: "swatches", role: "group", "aria-label": "Tiles" },
-      tiles.map((one) => one.button),
-    ),
+    element("div", { class: "swatches", role: "group", "aria-label": "Tiles" }, tiles.map((one) => one.button)),
     element("h3", { text: "Entities" }),
-    element(
-      "div",
-      { class: "swatches", role: "group", "aria-label": "Entities" },
-      entities.map((one) => one.button),
-    ),
+    element("div", { class: "swatches", role: "group", "aria-label": "Entities" }, entities.map((one) => one.button)),
   );
   const paint = () => {
     const colours = coloursOf(panel);
@@ -73,7 +54,7 @@ export function showPalette(panel, editor) {
     for (const { button, what } of tiles) button.setAttribute("aria-pressed", drawing && what.tile === editor.tile);
     for (const { button, what } of entities)
       button.setAttribute("aria-pressed", editor.tool === "entity" && what.entity.kind === editor.entity.kind);
-    hand.textContent = TOOLS.find(([name]) => name === editor.tool)[3];
+    hand.textContent = TOOLS.find(([name]) => name === editor.tool)?.[3] ?? "";
   };
   const endTheme = onThemeChange(paint);
   editor.addEventListener("change", update);
@@ -102,22 +83,14 @@ export function showProperties(panel, editor) {
   const y = number("y", STEPS_Y, (value) => editor.set({ y: value }));
   const turns = choice("Orientation", (value) => turnTo(value));
   const modes = choice("Mode", (value) => changeTo(value));
-  const remove = element("button", {
-    type: "button",
+  const remove = actionButton("✕", () => editor.remove(), {
     class: "danger icon",
-    text: "✕",
     title: "Remove (Delete)",
     "aria-label": "Remove",
     "aria-keyshortcuts": "Delete",
-    onclick: () => editor.remove(),
   });
   const note = element("p", { class: "small muted" });
-  panel.append(
-    heading,
-    element("div", { class: "bar" }, x.label, y.label, remove),
-    element("div", { class: "bar" }, turns.label, modes.label),
-    note,
-  );
+  panel.append(heading, div("bar", x.label, y.label, remove), div("bar", turns.label, modes.label), note);
 
   const chosen = () => (editor.part?.index >= 0 ? editor.state.entities[editor.part.index] : editor.entity);
   const turnTo = (value) =>
@@ -140,14 +113,8 @@ export function showProperties(panel, editor) {
       x.show(px);
       y.show(py);
     }
-    turns.show(
-      kind?.turns?.map((turn) => [turn, TURN_NAMES[turn]]),
-      chosen().orientation,
-    );
-    modes.show(
-      kind?.modes?.map((mode, i) => [i, mode]),
-      chosen().mode,
-    );
+    turns.show(kind?.turns?.map((turn) => [turn, TURN_NAMES[turn]]), chosen().orientation);
+    modes.show(kind?.modes?.map((mode, i) => [i, mode]), chosen().mode);
     note.textContent = noteOn(editor, kind);
   };
   editor.addEventListener("change", update);
@@ -156,7 +123,7 @@ export function showProperties(panel, editor) {
 }
 
 function describeTool(editor) {
-  if (editor.tool === "entity") return KINDS.get(editor.entity.kind).name;
+  if (editor.tool === "entity") return nameOf(editor.entity.kind);
   return ["tile", "fill"].includes(editor.tool) ? `tile ${editor.tile}, ${TILE_NAMES[editor.tile]}` : editor.tool;
 }
 

@@ -1,14 +1,8 @@
 // State of the editor (tool, selection, cursor) and its commands, independent of the page.
 // Mouse, touch and keyboard use the same commands, so each of them can do everything.
 
+import { COLUMNS, KINDS, NINJA, ROWS, STEPS_PER_TILE, STEPS_X, STEPS_Y, nameOf } from "./kinds.js";
 import {
-  COLUMNS,
-  KINDS,
-  NINJA,
-  ROWS,
-  STEPS_PER_TILE,
-  STEPS_X,
-  STEPS_Y,
   TILE_NAMES,
   TURN_NAMES,
   changeEntity,
@@ -23,7 +17,6 @@ import {
   mirrorLevel,
   mirrorRegion,
   movePart,
-  nameOf,
   partAt,
   partsOf,
   paste,
@@ -44,6 +37,9 @@ export const tileOf = ([x, y]) => [Math.floor(x / STEPS_PER_TILE) - 1, Math.floo
 const middleOf = ([column, row]) => [STEPS_PER_TILE * (column + 1) + 2, STEPS_PER_TILE * (row + 1) + 2];
 
 export class Editor extends EventTarget {
+  /** @type {any} */
+  pressed; // current action: {from, last, erasing, part?, dragging?}
+
   constructor(history) {
     super();
     this.history = history;
@@ -61,7 +57,7 @@ export class Editor extends EventTarget {
     this.part = null; // selected part
     this.region = null; // selected region
     this.pending = null; // entity whose switch has not been placed yet
-    this.pressed = null; // current action: {from, last, erasing, part?, dragging?}
+    this.pressed = null;
   }
 
   get state() {
@@ -108,7 +104,7 @@ export class Editor extends EventTarget {
     this.#changed();
   }
 
-  chooseEntity(kind, { orientation = KINDS.get(kind).turns?.[0] ?? 0, mode = 0 } = {}) {
+  chooseEntity(kind, { orientation = KINDS.get(kind)?.turns?.[0] ?? 0, mode = 0 } = {}) {
     this.entity = { kind, orientation, mode };
     this.choose("entity");
     this.#announce(this.#inWords(this.entity));
@@ -140,8 +136,8 @@ export class Editor extends EventTarget {
   }
 
   #inWords({ kind, orientation, mode }) {
-    const { name, turns, modes } = KINDS.get(kind);
-    return [name, turns && `pointing ${TURN_NAMES[orientation]}`, modes?.[mode]].filter(Boolean).join(", ");
+    const { turns, modes } = KINDS.get(kind) ?? {};
+    return [nameOf(kind), turns && `pointing ${TURN_NAMES[orientation]}`, modes?.[mode]].filter(Boolean).join(", ");
   }
 
   // -------------------------------------------------------------------------------------------------------------------
@@ -150,14 +146,15 @@ export class Editor extends EventTarget {
   press(at, { erasing = this.tool === "erase" } = {}) {
     this.#goTo(at);
     this.history.begin();
-    this.pressed = { from: this.cursor, last: tileOf(this.cursor), erasing };
+    const pressed = { from: this.cursor, last: tileOf(this.cursor), erasing };
+    this.pressed = pressed;
     const tile = tileOf(this.cursor);
-    if (erasing) this.#erase();
-    else if (this.tool === "tile") this.#draw(tile, this.tile);
+    if (erasing) this.#erase(pressed);
+    else if (this.tool === "tile") this.#draw(pressed, tile, this.tile);
     else if (this.tool === "fill") this.#fill(tile);
     else if (this.tool === "pick") this.pick(at);
     else if (this.tool === "entity") this.#place();
-    else this.#select(at);
+    else this.#select(pressed, at);
     this.#changed();
   }
 
@@ -165,8 +162,8 @@ export class Editor extends EventTarget {
     this.#goTo(at);
     const { pressed } = this;
     const tile = tileOf(this.cursor);
-    if (pressed?.erasing) this.#draw(tile, 0);
-    else if (pressed && this.tool === "tile") this.#draw(tile, this.tile);
+    if (pressed?.erasing) this.#draw(pressed, tile, 0);
+    else if (pressed && this.tool === "tile") this.#draw(pressed, tile, this.tile);
     else if (pressed?.part) this.history.apply(movePart(this.state, pressed.part, this.cursor));
     else if (pressed && this.tool === "select" && (pressed.dragging || tile.join() !== pressed.last.join())) {
       pressed.dragging = true;
@@ -213,9 +210,9 @@ export class Editor extends EventTarget {
     return middleOf([Math.min(Math.max(column, 0), COLUMNS - 1), Math.min(Math.max(row, 0), ROWS - 1)]);
   }
 
-  #draw(tile, id) {
-    const from = this.pressed.last;
-    this.pressed.last = tile;
+  #draw(pressed, tile, id) {
+    const from = pressed.last;
+    pressed.last = tile;
     this.history.apply(drawLine(this.state, from, tile, id));
   }
 
@@ -225,7 +222,7 @@ export class Editor extends EventTarget {
   }
 
   // Erase the part at the cursor, or else the tile.
-  #erase() {
+  #erase(pressed) {
     const part = partAt(this.state, this.cursor, REACH);
     if (part) {
       this.#announce(`${describe(this.state, part)} removed`);
@@ -233,14 +230,14 @@ export class Editor extends EventTarget {
       this.pressed = this.part = null;
       this.history.end();
     } else {
-      this.#draw(tileOf(this.cursor), 0);
+      this.#draw(pressed, tileOf(this.cursor), 0);
     }
   }
 
   #place() {
     const [x, y] = this.cursor;
     const { kind } = this.entity;
-    const needsSwitch = KINDS.get(kind).switch !== undefined;
+    const needsSwitch = KINDS.get(kind)?.switch !== undefined;
     if (needsSwitch && !this.pending) {
       this.pending = { ...this.entity, x, y };
       this.#announce(`${nameOf(kind)} at ${this.inTiles([x, y])}; now place its switch`);
@@ -254,12 +251,12 @@ export class Editor extends EventTarget {
   }
 
   // Select the part at the cursor; without one, begin a region.
-  #select(at) {
+  #select(pressed, at) {
     const part = partAt(this.state, at, REACH) ?? partAt(this.state, this.cursor, REACH);
     [this.part, this.region] = [part, null];
     if (!part) return;
-    this.pressed.part = part;
-    this.cursor = this.pressed.from = placeOf(this.state, part);
+    pressed.part = part;
+    this.cursor = pressed.from = placeOf(this.state, part);
     this.#announce(`${describe(this.state, part)} selected`);
   }
 

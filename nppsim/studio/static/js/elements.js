@@ -14,6 +14,31 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
+/** Create a div.  name: its class, or "". */
+export const div = (name, ...children) => element("div", { class: name || null }, ...children);
+
+/** Create a button. */
+export const actionButton = (text, onclick, attributes = {}, ...children) =>
+  element("button", { type: "button", text, onclick, ...attributes }, ...children);
+
+/** Create a link that looks like a button. */
+export const linkButton = (text, href, attributes = {}) =>
+  element("a", { class: "button", href, text, ...attributes });
+
+/** Create a select element.  choices: [value, text] of each option.  choose: called with the chosen value. */
+export function selectOf(label, choices, choose = (_) => {}, chosen = choices[0]?.[0]) {
+  const options = choices.map(([value, text]) => element("option", { value, text, selected: value === chosen }));
+  const made = element("select", { "aria-label": label, onchange: () => choose(made.value) }, options);
+  return made;
+}
+
+/** Return the element of the page with an id. */
+export function byId(id) {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`the page has no element #${id}`);
+  return found;
+}
+
 /** Create a panel with an optional heading. */
 export function panel(title, ...content) {
   return element("section", { class: "panel" }, title ? element("h2", { text: title }) : null, ...content);

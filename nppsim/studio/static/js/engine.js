@@ -2,15 +2,17 @@
 
 import { Kernels, loadModule } from "../../../wasm/kernels.js";
 import { levelFromBytes } from "../../../wasm/level.js";
-import { levelDocument, runDocument } from "./documents.js";
+import { levelDocument } from "./documents.js";
 import { aboutLevel, findRun } from "./library.js";
-import { bytes } from "./recording.js";
+import { bytes } from "./arrays.js";
+import { Recording } from "./recording.js";
 
+/** @typedef {{module: import("../../../wasm/kernels.js").KernelModule, kernels: Kernels}} Engine */
+/** @type {Promise<Engine> | null} */
 let loaded = null;
 
 function loadEngine() {
-  loaded ??= loadModule("game").then((module) => ({ module, kernels: new Kernels(module) }));
-  return loaded;
+  return (loaded ??= loadModule("game").then((module) => ({ module, kernels: new Kernels(module) })));
 }
 
 /** Load a level; resolves to its document. */
@@ -19,8 +21,8 @@ export async function loadLevel(id) {
   return levelDocument(engine, levelFromBytes(bytes(about.map), about.name), about);
 }
 
-/** Load a run of a level; resolves to its run document.  path: as for findRun. */
+/** Load a run of a level; resolves to its Recording.  path: as for findRun. */
 export async function loadRun(path, level) {
   const { label, inputs } = await findRun(path);
-  return runDocument(level, bytes(inputs), label);
+  return new Recording(level, { label, inputs: bytes(inputs) });
 }

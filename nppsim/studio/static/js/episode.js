@@ -14,22 +14,24 @@ const STORE = "nppsim.episode"; // prefix; the rest is the episode's id
 export async function show(root, studio, code) {
   const levels = await episodeLevels(code);
   const key = `${STORE}.${code}`;
+  /** @type {Play | null} */
   let play = null;
   const begin = async (at, { frames, gold, assisted }) => {
     const id = levels[at];
     sessionStorage.setItem(key, JSON.stringify([at, { frames, gold, assisted }]));
     const [level, best, ofEpisode] = await Promise.all([loadLevel(id), bestRuns(id), bestRuns(code)]);
     play?.destroy();
+    /** @type {any} */
     const episode = { code, at, count: levels.length, frames, gold, assisted, best: ofEpisode };
     episode.next = (total) => begin(at + 1, total);
     episode.again = () => Promise.resolve(studio.go(location.hash));
     play = new Play(root, studio, level, best, episode);
   };
-  const [at, total] = JSON.parse(sessionStorage.getItem(key)) ?? [0, { frames: 0, gold: 0, assisted: false }];
+  const [at, total] = JSON.parse(sessionStorage.getItem(key) ?? "null") ?? [0, { frames: 0, gold: 0, assisted: false }];
   await begin(at, total);
   if (at) studio.toast(`${code} goes on with level ${at + 1}.`);
   return () => {
     sessionStorage.removeItem(key);
-    play.destroy();
+    play?.destroy();
   };
 }

@@ -5,7 +5,7 @@
  * aim: [x, y, sign] of a laser, turret or shooting drone as in nppsim/physics/aims.py, or null.
  */
 
-import { turned } from "./pen.js";
+import { turned } from "./arrays.js";
 
 const [ARMED, DORMANT] = [0, 1]; // states of mines
 const [LOCKED, WARNING, BEAM, TRACE, ROCKET] = [2, 3, 4, 5, 6]; // signs of an aim; 1 is a moving crosshair
@@ -48,14 +48,7 @@ function exit(pen, entity, look) {
   if (look.closed) {
     pen.box(at, 8.5, muted, ink, 1, 1.5);
     for (const dy of [-4.2, 0, 4.2])
-      pen.line(
-        [
-          [entity.x - 6.5, entity.y + dy],
-          [entity.x + 6.5, entity.y + dy],
-        ],
-        steel,
-        1.2,
-      );
+      pen.line([[entity.x - 6.5, entity.y + dy], [entity.x + 6.5, entity.y + dy]], steel, 1.2);
   } else {
     pen.box(at, 8.5, pale, blue, 1.8, 1.5);
     pen.box(at, 3.5, blue, null, 0, 1);
@@ -109,65 +102,16 @@ const switchedDoor = (name) => (pen, entity, look) => {
 function launchPad(pen, entity) {
   const angle = (entity.orientation * Math.PI) / 4;
   const at = [entity.x, entity.y];
-  pen.polygon(
-    turned(
-      [
-        [-3, -8],
-        [0, -8],
-        [3, -5],
-        [3, 5],
-        [0, 8],
-        [-3, 8],
-      ],
-      angle,
-      at,
-    ),
-    pen.colours.steel,
-  );
-  pen.polygon(
-    turned(
-      [
-        [1.4, -6.4],
-        [3.2, -5],
-        [3.2, 5],
-        [1.4, 6.4],
-      ],
-      angle,
-      at,
-    ),
-    pen.colours.amber,
-  );
+  pen.polygon(turned([[-3, -8], [0, -8], [3, -5], [3, 5], [0, 8], [-3, 8]], angle, at), pen.colours.steel);
+  pen.polygon(turned([[1.4, -6.4], [3.2, -5], [3.2, 5], [1.4, 6.4]], angle, at), pen.colours.amber);
 }
 
 function oneWay(pen, entity) {
   const angle = (entity.orientation * Math.PI) / 4;
   const at = [entity.x, entity.y];
   for (const t of [-8, 0, 8])
-    pen.polygon(
-      turned(
-        [
-          [-5, t - 3],
-          [-1, t],
-          [-5, t + 3],
-        ],
-        angle,
-        at,
-      ),
-      pen.colours.steel,
-    );
-  pen.polygon(
-    turned(
-      [
-        [-2.4, -12],
-        [0, -12],
-        [0, 12],
-        [-2.4, 12],
-      ],
-      angle,
-      at,
-    ),
-    pen.colours.ink,
-  );
+    pen.polygon(turned([[-5, t - 3], [-1, t], [-5, t + 3]], angle, at), pen.colours.steel);
+  pen.polygon(turned([[-2.4, -12], [0, -12], [0, 12], [-2.4, 12]], angle, at), pen.colours.ink);
 }
 
 const drone = (radius, eye) => (pen, entity, look) => {
@@ -203,19 +147,7 @@ function thwump(pen, entity, look) {
   const at = [look.x, look.y];
   const angle = ([0, 2, 4].includes(entity.orientation) ? entity.orientation : UP) * (Math.PI / 4);
   pen.box(at, 9, steel, ink, 1.4, 1);
-  pen.polygon(
-    turned(
-      [
-        [6, -7.5],
-        [9, -7.5],
-        [9, 7.5],
-        [6, 7.5],
-      ],
-      angle,
-      at,
-    ),
-    cyan,
-  );
+  pen.polygon(turned([[6, -7.5], [9, -7.5], [9, 7.5], [6, 7.5]], angle, at), cyan);
   pen.box(at, 2.2, ink, null, 0, 0.8);
 }
 
@@ -233,15 +165,7 @@ function boostPad(pen, entity) {
   const { x, y } = entity;
   pen.ring([x, y], 6, 1.4, pen.colours.ink);
   for (const t of [-2.2, 1])
-    pen.line(
-      [
-        [x + t - 1, y - 2.4],
-        [x + t + 1.2, y],
-        [x + t - 1, y + 2.4],
-      ],
-      pen.colours.green,
-      1.3,
-    );
+    pen.line([[x + t - 1, y - 2.4], [x + t + 1.2, y], [x + t - 1, y + 2.4]], pen.colours.green, 1.3);
 }
 
 /** Draw an evil ninja: a ring until it is touched, pale while it appears, dark once it kills. */
@@ -276,32 +200,8 @@ function drawAim(pen, { x, y, aim }, colour) {
     pen.disc(at, 3.2, red);
   } else if (sign === ROCKET) {
     const angle = Math.atan2(to[1] - y, to[0] - x);
-    pen.polygon(
-      turned(
-        [
-          [-8, 0],
-          [-4, -1.8],
-          [-4, 1.8],
-        ],
-        angle,
-        at,
-      ),
-      amber,
-    );
-    pen.polygon(
-      turned(
-        [
-          [-4, -2.6],
-          [2, -2.6],
-          [6, 0],
-          [2, 2.6],
-          [-4, 2.6],
-        ],
-        angle,
-        at,
-      ),
-      red,
-    );
+    pen.polygon(turned([[-8, 0], [-4, -1.8], [-4, 1.8]], angle, at), amber);
+    pen.polygon(turned([[-4, -2.6], [2, -2.6], [6, 0], [2, 2.6], [-4, 2.6]], angle, at), red);
     pen.disc(at, 1.2, pale);
   } else {
     crosshair(pen, to, sign === LOCKED ? red : amber);
@@ -310,20 +210,8 @@ function drawAim(pen, { x, y, aim }, colour) {
 
 function crosshair(pen, [x, y], colour) {
   pen.ring([x, y], 7, 1.4, colour);
-  for (const [dx, dy] of [
-    [1, 0],
-    [0, 1],
-    [-1, 0],
-    [0, -1],
-  ])
-    pen.line(
-      [
-        [x + 4 * dx, y + 4 * dy],
-        [x + 9.5 * dx, y + 9.5 * dy],
-      ],
-      colour,
-      1.4,
-    );
+  for (const [dx, dy] of [[1, 0], [0, 1], [-1, 0], [0, -1]])
+    pen.line([[x + 4 * dx, y + 4 * dy], [x + 9.5 * dx, y + 9.5 * dy]], colour, 1.4);
   pen.disc([x, y], 1.2, colour);
 }
 

@@ -1,16 +1,16 @@
 /* The gallery of levels with search, filters and sorting.  Pictures are drawn when they become visible. */
 
 import { get } from "./api.js";
-import { runDocument } from "./documents.js";
 import { allLevels } from "./library.js";
-import { removeLevels, storedPars } from "./store.js";
-import { SUPPORT, element, seconds, takesKeys } from "./elements.js";
+import { putTargets, removeLevels, storedPars } from "./store.js";
+import { SUPPORT, actionButton, div, element, linkButton, seconds, selectOf, takesKeys } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { onThemeChange } from "./pen.js";
 import { planned } from "./planner.js";
 import { Player } from "./player.js";
-import { bytes } from "./recording.js";
-import { isReached, removeTargets, storedTargets, targetText } from "./targets.js";
+import { Recording } from "./recording.js";
+import { bytes } from "./arrays.js";
+import { isReached, targetText } from "./targets.js";
 import { Scene } from "./scene.js";
 
 const PAGE = 120; // cards created at a time
@@ -42,21 +42,8 @@ const SUCCESS = {
   "not played": (runs) => !runs,
 };
 
-const SHOWN = ["levels", "episodes"];
-const GRADES = { any: "exact or not", exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };
-
-const chosen = {
-  shown: "levels",
-  search: "",
-  category: "",
-  support: "any",
-  entity: "",
-  size: "any",
-  par: "any",
-  success: "any",
-  order: null,
-  top: 0,
-}; // survives a change of the view
+const UNFILTERED = { search: "", category: "", support: "any", entity: "", size: "any", par: "any", success: "any" };
+const chosen = { ...UNFILTERED, shown: "levels", order: "", top: 0 }; // survives a change of the view
 
 /** Return a level's category; levels opened or created in the page have none. */
 function categoryOf({ category }) {
@@ -71,25 +58,13 @@ function kindsOf({ entities }) {
 /** The view; see app.js.  #/levels/NAME shows one category. */
 export async function show(root, studio, category) {
   const [{ levels, own, problems }, { run: film }, pars] = await Promise.all([allLevels(), get("film"), storedPars()]);
-  if (category)
-    Object.assign(chosen, {
-      search: "",
-      support: "any",
-      entity: "",
-      size: "any",
-      par: "any",
-      success: "any",
-      order: "as in the folder",
-      category,
-      top: 0,
-    });
+  if (category) Object.assign(chosen, { ...UNFILTERED, order: "as in the folder", category, top: 0 });
   for (const card of levels) card.par ??= pars.get(card.id) ?? null;
   if (!levels.some((card) => categoryOf(card) === chosen.category)) chosen.category = "";
   if (!levels.length) {
     root.append(
-      element(
-        "div",
-        { class: "notice" },
+      div(
+        "notice",
         element("h1", { text: "No levels yet" }),
         element(
           "p",
@@ -102,9 +77,9 @@ export async function show(root, studio, category) {
     );
     return undefined;
   }
-  chosen.order ??= film ? "variety" : "as in the folder"; // the film's level is one of those shipped with nppsim
+  chosen.order ||= film ? "variety" : "as in the folder"; // the film's level is one of those shipped with nppsim
   const level = film && (await loadLevel(film.level));
-  const shown = film && { run: runDocument(level, bytes(film.inputs), film.label), level };
+  const shown = film && { run: new Recording(level, { label: film.label, inputs: bytes(film.inputs) }), level };
   const gallery = new Gallery(root, studio, { levels, own, problems, runs: await success(studio) }, shown);
   return () => gallery.destroy();
 }
@@ -125,6 +100,10 @@ async function success(studio) {
 }
 
 class Gallery {
+  made = 0; // number of cards that have been created
+  /** @type {(card: any) => HTMLElement} */
+  make; // creates a card
+
   /** own: ids of levels that are stored in the browser.  film: {run, level} that is played above the levels,
    *  or null. */
   constructor(root, studio, { levels, own, problems, runs }, film) {
@@ -134,15 +113,13 @@ class Gallery {
     this.runs = runs;
     this.shown = [];
     this.painter = new Painter();
-    this.targetOf = storedTargets();
     this.cards = element("ul", { class: "cards" });
-    this.more = element("div", { class: "more" }); // more cards are created when it becomes visible
+    this.more = div("more"); // more cards are created when it becomes visible
     this.count = element("p", { class: "muted small", role: "status" });
     this.targets = element("p", { class: "small", hidden: true });
     this.observer = new IntersectionObserver((entries) => entries.some((one) => one.isIntersecting) && this.add());
-    const page = element(
-      "div",
-      { class: "page" },
+    const page = div(
+      "page",
       this.bar(),
       problems.map((text) => element("p", { class: "warn small", text })),
       this.count,
@@ -174,17 +151,14 @@ class Gallery {
 
   /** Count the levels whose best runs reach their targets. */
   async countTargets() {
-    const wanted = this.levels.filter(this.targetOf);
+    const wanted = this.levels.filter(({ target }) => target);
     if (!wanted.length) return;
-    const reached = await Promise.all(wanted.map((card) => isReached(card.id, this.targetOf(card))));
-    const remove = () => {
-      removeTargets();
-      this.studio.go(location.hash);
-    };
+    const reached = await Promise.all(wanted.map(({ id, target }) => isReached(id, target)));
+    const remove = () => putTargets([]).then(() => this.studio.go(location.hash), this.studio.failed);
     this.targets.hidden = false;
     this.targets.replaceChildren(
       `${reached.filter(Boolean).length} of ${wanted.length} at or below target `,
-      element("button", { type: "button", class: "quiet small", text: "Remove the targets", onclick: remove }),
+      actionButton("Remove the targets", remove, { class: "quiet small" }),
     );
   }
 
@@ -205,25 +179,16 @@ class Gallery {
       oninput: () => this.choose("search", this.search.value),
       onkeydown: (event) => event.key === "Enter" && this.cards.querySelector("a")?.click(),
     });
-    return element(
-      "div",
-      { class: "bar" },
+    return div(
+      "bar",
       this.search,
       this.chooser("category", "Category", [["", "all categories"], ...categories.map((one) => [one, one])]),
       this.levels.some(({ episode }) => episode)
-        ? this.chooser(
-            "shown",
-            "Show",
-            SHOWN.map((one) => [one, one]),
-          )
+        ? this.chooser("shown", "Show", [["levels", "levels"], ["episodes", "episodes"]])
         : null,
-      this.chooser("support", "Support", Object.entries(GRADES)),
+      this.chooser("support", "Support", Object.entries({ any: "exact or not", ...SUPPORT })),
       this.chooser("entity", "With", [["", "any entities"], ...kinds.map((kind) => [kind, `with ${kind}`])]),
-      this.chooser(
-        "size",
-        "Size",
-        Object.keys(SIZES).map((one) => [one, one === "any" ? "any size" : one]),
-      ),
+      this.chooser("size", "Size", Object.keys(SIZES).map((one) => [one, one === "any" ? "any size" : one])),
       this.chooser(
         "par",
         "Par time",
@@ -243,30 +208,21 @@ class Gallery {
       ),
       element("span", { class: "spacer" }),
       this.own.length
-        ? element("button", {
-            type: "button",
-            class: "quiet",
-            text: this.own.length === 1 ? "Forget the opened level" : `Forget the ${this.own.length} opened levels`,
-            title: "remove opened and linked levels from this browser; stored runs stay",
-            onclick: () => removeLevels(this.own).then(() => this.studio.go(location.hash), this.studio.failed),
-          })
+        ? actionButton(
+            this.own.length === 1 ? "Forget the opened level" : `Forget the ${this.own.length} opened levels`,
+            () => removeLevels(this.own).then(() => this.studio.go(location.hash), this.studio.failed),
+            { class: "quiet", title: "remove opened and linked levels from this browser; stored runs stay" },
+          )
         : null,
       file,
-      element("button", {
-        type: "button",
-        onclick: () => file.click(),
-        text: "Open files …",
+      actionButton("Open files …", () => file.click(), {
         title: "levels, packs, replays, attract files; or drop them on the page",
       }),
     );
   }
 
   chooser(name, label, choices) {
-    const options = choices.map(([value, text]) =>
-      element("option", { value, text, selected: value === chosen[name] }),
-    );
-    const made = element("select", { "aria-label": label, onchange: () => this.choose(name, made.value) }, options);
-    return made;
+    return selectOf(label, choices, (value) => this.choose(name, value), chosen[name]);
   }
 
   choose(name, value) {
@@ -318,9 +274,8 @@ class Gallery {
     const showPar = () => (par.textContent = card.par === null ? "" : `par ${seconds(card.par)} · `);
     showPar();
     if (card.par === null) this.painter.findPar(picture, card, showPar);
-    const target = this.targetOf(card);
     const text = [
-      target && `target ${targetText(target)}`,
+      card.target && `target ${targetText(card.target)}`,
       card.code,
       `${card.extent[0]} × ${card.extent[1]}`,
       card.code || card.name.startsWith(`${category}/`) ? null : category,
@@ -384,10 +339,7 @@ class Gallery {
     }
     const cards = [...this.cards.querySelectorAll("a")];
     const at = cards.indexOf(document.activeElement);
-    const columns = Math.max(
-      1,
-      cards.findIndex((card) => card.offsetTop !== cards[0].offsetTop),
-    );
+    const columns = Math.max(1, cards.findIndex((card) => card.offsetTop !== cards[0].offsetTop));
     const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
     if (!step || !cards.length) return;
     event.preventDefault();
@@ -403,21 +355,19 @@ class GalleryFilm {
       "section",
       { class: "film" },
       place,
-      element(
-        "div",
-        {},
+      div(
+        "",
         element("h1", { text: "Levels with the exact physics of N++" }),
         element("p", {
           text:
             `Here ${run.label} plays one of the levels below. ` +
             "It learned from recorded runs, then from its own episodes.",
         }),
-        element(
-          "div",
-          { class: "bar" },
+        div(
+          "bar",
           element("a", { class: "button primary", href: `#/play/${level.id}`, text: "Beat it" }),
-          element("a", { class: "button", href: `#/watch/${level.id}`, text: "Watch how it decides" }),
-          element("a", { class: "button", href: "#/edit", text: "Draw a level" }),
+          linkButton("Watch how it decides", `#/watch/${level.id}`),
+          linkButton("Draw a level", "#/edit"),
         ),
         element("p", {
           class: "muted small",

@@ -1,6 +1,5 @@
 /* The last seconds of a run as an animated picture. */
 
-import { runDocument } from "./documents.js";
 import { element } from "./elements.js";
 import { encodeGif } from "./gif.js";
 import { fileName, saveFile } from "./library.js";
@@ -12,14 +11,14 @@ const MOST_FRAMES = 600; // 10 s
 const STEP = 3; // frames per picture: 20 pictures per second
 const AFTER = 45; // frames after the end
 
-/** Let the browser save the last ten seconds of a run as a GIF file.  inputs: of the whole run. */
-export async function saveGif(level, inputs) {
-  const recording = new Recording(runDocument(level, Uint8Array.from(inputs)), level);
+/** Let the browser save the last ten seconds of a run as a GIF file.  run: Recording. */
+export async function saveGif({ level, inputs }) {
+  const recording = new Recording(level, { inputs });
   const canvas = element("canvas", { class: "painter gif" });
   document.body.append(canvas);
   const scene = new Scene(canvas);
   scene.setLevel(level);
-  const small = new OffscreenCanvas(WIDTH, HEIGHT);
+  const small = element("canvas", { width: WIDTH, height: HEIGHT });
   const context = small.getContext("2d", { willReadFrequently: true });
   const pictures = [];
   const over = recording.outcome !== "running";

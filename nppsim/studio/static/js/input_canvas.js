@@ -13,6 +13,9 @@ const [RULER, LANE, LABELS] = [20, 24, 46]; // px: heights of the ruler and of a
 const [LEAST, MOST] = [2, 24]; // px per frame
 
 export class InputCanvas {
+  /** @type {any} */
+  drag; // {lane, from, to, down} or {from, to, moves} while the pointer is pressed
+
   /** on: {paint(lane, from, to, down), select(from, to), move(to), seek(frame)}; frames are numbered from 0. */
   constructor(root, on) {
     this.on = on;

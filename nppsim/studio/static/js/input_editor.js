@@ -5,16 +5,15 @@
 
 import { continued } from "./agents.js";
 import { get, whileCompiling } from "./api.js";
-import { PlayedRun, runDocument } from "./documents.js";
-import { element, panel, seconds } from "./elements.js";
+import { actionButton, div, element, linkButton, panel, seconds } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { findRun } from "./library.js";
 import { levelOf, search } from "./planner.js";
-import { addRun, putBranches, storedBranches } from "./store.js";
+import { putBranches, storedBranches } from "./store.js";
 import { storeDialog } from "./store_dialog.js";
 import { Player, RUN_COLOURS } from "./player.js";
-import { concatenated } from "./arrays.js";
-import { bytes, emptyRun } from "./recording.js";
+import { bytes, concatenated } from "./arrays.js";
+import { Recording } from "./recording.js";
 import { INPUTS } from "./input_byte.js";
 import { InputCanvas } from "./input_canvas.js";
 import { changed, changeTo } from "./input_history.js";
@@ -53,6 +52,11 @@ export async function show(root, studio, id, kind, number) {
 }
 
 class InputEditor {
+  /** @type {StateTable} */
+  states;
+  /** @type {SearchPanel} */
+  search;
+
   constructor(root, studio, level, branches) {
     this.studio = studio;
     this.level = level;
@@ -76,8 +80,8 @@ class InputEditor {
       },
     });
     this.canvas.canvas.addEventListener("keydown", (event) => this.key(event));
-    this.played = new PlayedRun(level);
-    this.player = new Player(this.stage, { level, runs: [emptyRun("", null, level.start)] });
+    this.run = new Recording(level);
+    this.player = new Player(this.stage, { level, runs: [this.run] });
     this.player.overlay = (at) => this.overlay(at);
     this.player.canvas.addEventListener("click", (event) => {
       if (this.search.goal !== "point") return;
@@ -99,10 +103,6 @@ class InputEditor {
     return this.branches[this.chosen];
   }
 
-  get run() {
-    return this.player.runs[0].recording;
-  }
-
   // -------------------------------------------------------------------------------------------------------------------
   // The run
 
@@ -110,15 +110,14 @@ class InputEditor {
   sync() {
     this.store();
     const { inputs } = this.branch;
-    const frame = Math.min(firstDifference(this.played.inputs, inputs), this.run.frames);
+    const frame = firstDifference(this.run.inputs, inputs);
     const began = performance.now();
     try {
-      const part = this.played.edit(frame, inputs.subarray(frame));
+      this.run.edit(frame, inputs.subarray(frame));
       this.took = performance.now() - began;
       this.actionPreview = null;
-      this.run.truncate(frame);
-      this.player.frame = this.cursor; // extend() draws it
-      this.player.extend(0, [part]);
+      this.player.frame = this.cursor; // update() draws it
+      this.player.update(0);
     } catch (error) {
       this.studio.failed(error);
     }
@@ -284,15 +283,16 @@ class InputEditor {
   /** Show where each of the six actions leads from the cursor. */
   showActionPreview() {
     const frame = Math.min(this.cursor, this.run.frames);
-    this.actionPreview = { frame, branches: this.played.preview(frame, ACTION_BYTES, PREVIEW_FRAMES) };
+    this.actionPreview = { frame, branches: this.run.preview(frame, ACTION_BYTES, PREVIEW_FRAMES) };
     this.player.seek(frame);
   }
 
   overlay(frame) {
     const { goal, point } = this.search;
     const showPoint = (pen) => goal === "point" && pen.ring(point, 8, 1.6, pen.colours.blue);
-    if (this.actionPreview?.frame !== frame) return { over: showPoint };
-    const { branches } = this.actionPreview;
+    const preview = this.actionPreview;
+    if (!preview || preview.frame !== frame) return { over: showPoint };
+    const { branches } = preview;
     return {
       over: (pen) => {
         showPoint(pen);
@@ -330,21 +330,9 @@ class InputEditor {
     this.compared = index;
     if (index !== null) {
       const { inputs, name } = this.branches[index];
-      this.player.add(runDocument(this.level, inputs, name));
+      this.player.add(new Recording(this.level, { label: name, inputs }));
     }
     this.refresh();
-  }
-
-  storeRun() {
-    const { outcome, frames } = this.run;
-    const run = { inputs: this.played.inputs, outcome, gold: this.run.gold(frames) };
-    const game = {
-      level: this.level,
-      run,
-      frame: { o: outcome, f: frames },
-      store: (label) => addRun(this.level, { label, ...run }),
-    };
-    return storeDialog(game);
   }
 
   store() {
@@ -445,13 +433,12 @@ class InputEditor {
     const begin = Math.min(this.cursor, this.run.frames);
     const old = this.branch.inputs;
     const play = (inputs) => {
-      this.player.extend(0, [this.played.extend(inputs)]);
+      this.run.play(inputs);
+      this.player.update(0);
       this.player.seek(this.run.frames);
       return this.run.outcome === "running";
     };
-    this.played.edit(begin, []);
-    this.run.truncate(begin);
-    this.player.frame = begin;
+    this.run.rewind(begin);
     play([]);
     this.recordButton.setAttribute("aria-pressed", "true");
     this.status.textContent = "Recording begins with your first key; escape ends it.";
@@ -478,7 +465,7 @@ class InputEditor {
       markers: branch.markers,
     });
     this.player.stops = branch.markers.filter(({ note }) => note === BREAKPOINT).map(({ frame }) => frame);
-    this.states.show(this.played, Math.min(this.cursor, run.frames), branch.markers);
+    this.states.show(this.run, Math.min(this.cursor, run.frames), branch.markers);
     if (document.activeElement !== this.text) this.text.value = toText(branch.inputs, branch.markers);
     this.note.value = branch.markers.find(({ frame }) => frame === this.cursor)?.note ?? "";
     this.undo.disabled = !branch.undo.length;
@@ -519,37 +506,33 @@ class InputEditor {
           this.list();
         },
       });
-      const drop = element("button", {
-        type: "button",
-        class: "quiet icon",
-        text: "×",
-        "aria-label": `Remove ${branch.name}`,
-        disabled: this.branches.length < 2,
-        onclick: () => {
+      const drop = actionButton(
+        "×",
+        () => {
           this.branches.splice(index, 1);
           this.compare(null);
           this.choose(Math.min(this.chosen - (index < this.chosen ? 1 : 0), this.branches.length - 1));
         },
-      });
+        { class: "quiet icon", "aria-label": `Remove ${branch.name}`, disabled: this.branches.length < 2 },
+      );
       const compares = element("label", { class: "small muted" }, compare, "compare");
-      return element("div", { class: "branch" }, choose, name, compares, drop);
+      return div("branch", choose, name, compares, drop);
     };
     this.rows.replaceChildren(...this.branches.map(row));
   }
 
   build(root) {
     const button = (words, title, act) =>
-      element("button", {
-        type: "button",
-        text: words,
-        title,
-        onclick: (event) => {
+      actionButton(
+        words,
+        (event) => {
           act(event.currentTarget);
           this.canvas.canvas.focus();
         },
-      });
+        { title },
+      );
     this.stage = element("div");
-    this.place = element("div", { class: "input-lanes" });
+    this.place = div("input-lanes");
     this.status = element("p", { class: "small", role: "status", id: "inputs-status" });
     this.rows = element("div");
     this.states = new StateTable((frame) => {
@@ -583,15 +566,14 @@ class InputEditor {
       gain: (inputs, label, isFirst) => this.showGain(inputs, label, isFirst),
       failed: this.studio.failed,
     });
-    this.recordButton = element("button", {
-      type: "button",
-      text: "Record while playing",
-      title: "play on from the cursor with the keys of the game; the frames after it are replaced",
-      onclick: (event) => {
+    this.recordButton = actionButton(
+      "Record while playing",
+      (event) => {
         event.currentTarget.blur();
         this.record();
       },
-    });
+      { title: "play on from the cursor with the keys of the game; the frames after it are replaced" },
+    );
     this.undo = button("Undo", "ctrl+Z", () => this.history("undo", "redo"));
     this.redo = button("Redo", "ctrl+Y", () => this.history("redo", "undo"));
     const loadAgents = async (made) => {
@@ -605,20 +587,16 @@ class InputEditor {
       );
     };
     root.replaceChildren(
-      element(
-        "div",
-        { class: "split inputs" },
-        element("div", { class: "field" }, this.stage, this.place, this.status, this.states.root),
-        element(
-          "div",
-          { class: "panels" },
-          element(
-            "section",
-            { class: "panel" },
+      div(
+        "split inputs",
+        div("field", this.stage, this.place, this.status, this.states.root),
+        div(
+          "panels",
+          panel(
+            null,
             element("h1", { text: this.level.name }),
-            element(
-              "div",
-              { class: "bar" },
+            div(
+              "bar",
               this.undo,
               this.redo,
               button("Insert", "insert frames without keys", () => this.insert()),
@@ -627,20 +605,11 @@ class InputEditor {
             ),
             element("p", { class: "small muted", text: KEYS }),
           ),
-          panel(
-            "Branches",
-            this.rows,
-            element(
-              "div",
-              { class: "bar" },
-              button("Branch from this", "B", () => this.fork()),
-            ),
-          ),
+          panel("Branches", this.rows, div("bar", button("Branch from this", "B", () => this.fork()))),
           panel(
             "From the cursor",
-            element(
-              "div",
-              { class: "bar" },
+            div(
+              "bar",
               this.recordButton,
               button("Try all six actions", "F", () => this.showActionPreview()),
               button("Let the planner continue", "search for a run from here", (made) => this.proceed({}, made)),
@@ -659,11 +628,10 @@ class InputEditor {
           ),
           panel(
             "Export",
-            element(
-              "div",
-              { class: "bar" },
-              button("Store run …", "store, then download as replay or attract file", () => this.storeRun()),
-              element("a", { class: "button", href: `#/play/${this.level.id}`, text: "Play" }),
+            div(
+              "bar",
+              button("Store run …", "store, then download as replay or attract file", () => storeDialog(this.run)),
+              linkButton("Play", `#/play/${this.level.id}`),
             ),
           ),
         ),

@@ -1,8 +1,7 @@
 /* Changes of inputs for undo and redo, small enough to be stored: [frame, number of frames, base64 of their
  * replacement]. */
 
-import { concatenated } from "./arrays.js";
-import { bytes, text } from "./recording.js";
+import { bytes, concatenated, text } from "./arrays.js";
 
 /** Return the change that turns inputs into others. */
 export function changeTo(inputs, others) {

@@ -112,7 +112,7 @@ export class InputSearch {
     const { selected } = this;
     for (let by = 1; by <= Math.min(MOST_SHIFT, selected.length - 1); by++) {
       yield concatenated(Uint8Array, new Uint8Array(by).fill(selected[0]), selected.subarray(0, -by));
-      yield concatenated(Uint8Array, selected.subarray(by), new Uint8Array(by).fill(selected.at(-1)));
+      yield concatenated(Uint8Array, selected.subarray(by), new Uint8Array(by).fill(selected[selected.length - 1]));
     }
     for (let at = 0; at < selected.length; at++) {
       if (selected.length > 1) yield concatenated(Uint8Array, selected.subarray(0, at), selected.subarray(at + 1));

@@ -1,9 +1,9 @@
 /* Panel "Improve": searches in a worker for better inputs of the selected frames (input_search.js). */
 
-import { loadModule } from "../../../wasm/kernels.js";
-import { element, panel, seconds } from "./elements.js";
+import { actionButton, div, element, panel, seconds, selectOf } from "./elements.js";
 import { GOALS } from "./input_search.js";
 import { levelOf } from "./planner.js";
+import { messagesOf } from "./work.js";
 
 const FORMATS = {
   exit: (value) => `exit in ${-value} frames`,
@@ -23,31 +23,18 @@ export class SearchPanel {
     this.gain = gain;
     this.failed = failed;
     this.point = level.spawn;
-    this.found = 0;
-    this.worker = null;
-    this.goals = element(
-      "select",
-      { "aria-label": "Goal" },
-      Object.entries(GOALS).map(([value, text]) => element("option", { value, text })),
-    );
-    this.button = element("button", {
-      type: "button",
-      text: "Search",
+    this.work = null; // ends the search
+    this.goals = selectOf("Goal", Object.entries(GOALS));
+    this.button = actionButton("Search", () => (this.work ? this.work.abort() : this.start().catch(this.failed)), {
       title: "try shifts, toggled keys and random changes of the selected frames",
-      onclick: () => (this.worker ? this.stop() : this.start().catch(this.failed)),
     });
     this.status = element("p", { class: "small", role: "status" });
     this.gains = element("ol", { class: "small" });
-    this.panel = panel(
-      "Improve the selected frames",
-      element("div", { class: "bar" }, this.goals, this.button),
-      this.status,
-      this.gains,
-    );
+    this.panel = panel("Improve the selected frames", div("bar", this.goals, this.button), this.status, this.gains);
   }
 
   destroy() {
-    this.worker?.terminate();
+    this.work?.abort();
   }
 
   get goal() {
@@ -68,34 +55,25 @@ export class SearchPanel {
     const switches = this.level.entities.flatMap(({ kind }, i) => (kind === "exit switch" ? [i] : []));
     this.button.textContent = "Stop";
     this.gains.replaceChildren();
-    this.found = 0;
-    const module = await loadModule("game");
-    this.worker = new Worker(new URL("input_search_worker.js", import.meta.url), { type: "module" });
-    this.worker.onmessage = ({ data }) => this.report(data, goal);
-    this.worker.onerror = ({ message }) => this.report({ error: message }, goal);
-    this.worker.postMessage({ module, level: levelOf(this.level), inputs, from, to, goal, point, switches });
-  }
-
-  /** @param {{error?: string, tried?: number, best?: number, gain?: import("./input_search.js").Gain}} message
-   *  @param {string} goal */
-  report({ error, tried = 0, best, gain }, goal) {
-    if (error) {
-      this.stop();
-      this.failed(new Error(error));
-      return;
+    this.work = new AbortController();
+    const { signal } = this.work;
+    const request = { level: levelOf(this.level), inputs, from, to, goal, point, switches };
+    let found = 0;
+    try {
+      for await (const { tried, best, gain } of messagesOf("input search", request, signal)) {
+        if (gain) {
+          const label = FORMATS[goal](gain.value);
+          this.gains.prepend(element("li", { text: `${label}, after ${seconds(gain.frame)}` }));
+          this.gain(gain.inputs, label, found++ === 0);
+        }
+        const value = best === -Infinity ? "not reached yet" : FORMATS[goal](best);
+        this.status.textContent = `${tried.toLocaleString("en")} changes tried · ${value}`;
+      }
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    } finally {
+      this.work = null;
+      this.button.textContent = "Search";
     }
-    if (gain) {
-      const label = FORMATS[goal](gain.value);
-      this.gains.prepend(element("li", { text: `${label}, after ${seconds(gain.frame)}` }));
-      this.gain(gain.inputs, label, this.found++ === 0);
-    }
-    const reached = best === undefined ? "" : best === -Infinity ? " · not reached yet" : ` · ${FORMATS[goal](best)}`;
-    this.status.textContent = `${tried.toLocaleString("en")} changes tried${reached}`;
-  }
-
-  stop() {
-    this.worker?.terminate();
-    this.worker = null;
-    this.button.textContent = "Search";
   }
 }

@@ -45,7 +45,7 @@ export function fromText(text) {
   const markers = [];
   let frames = 0;
   text.split(/\r?\n/).forEach((line, i) => {
-    const [, content, note] = /^([^#]*)(?:#(.*))?$/.exec(line).map((part) => part?.trim() ?? "");
+    const [content, note] = [line.replace(/#.*/, ""), line.replace(/^[^#]*#?/, "")].map((part) => part.trim());
     if (note) markers.push({ frame: frames, note });
     if (content === BREAKPOINT) markers.push({ frame: frames, note: BREAKPOINT });
     if (content === "" || content === BREAKPOINT) return;

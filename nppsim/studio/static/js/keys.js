@@ -1,7 +1,7 @@
 /* Panel that lists the key bindings and lets the user change them. */
 
 import { ACTIONS, keyName } from "./controls.js";
-import { element } from "./elements.js";
+import { actionButton, div, element } from "./elements.js";
 
 /** Return the panel.  controls: function that returns the active Controls. */
 export function keysPanel(controls) {
@@ -10,12 +10,7 @@ export function keysPanel(controls) {
     rows.replaceChildren(
       ...Object.entries(ACTIONS).flatMap(([action, [what]]) => [
         element("dt", { text: what }),
-        element(
-          "dd",
-          {},
-          controls().bindings[action].map((code) => key(action, code)),
-          adder(action),
-        ),
+        element("dd", {}, controls().bindings[action].map((code) => key(action, code)), adder(action)),
       ]),
     );
   const key = (action, code) =>
@@ -34,13 +29,10 @@ export function keysPanel(controls) {
       element("kbd", { text: keyName(code) }),
     );
   const adder = (action) =>
-    element("button", {
-      type: "button",
+    actionButton("+", (event) => listen(event.currentTarget, action), {
       class: "quiet key",
       title: "add a key",
       "aria-label": `${ACTIONS[action][0]}: add a key`,
-      text: "+",
-      onclick: (event) => listen(event.currentTarget, action),
     });
   const listen = (button, action) => {
     button.textContent = "press a key";
@@ -61,15 +53,14 @@ export function keysPanel(controls) {
       { once: true },
     );
   };
-  const reset = element("button", {
-    type: "button",
-    class: "quiet",
-    text: "Reset",
-    onclick: () => {
+  const reset = actionButton(
+    "Reset",
+    () => {
       controls().resetBindings();
       fill();
     },
-  });
+    { class: "quiet" },
+  );
   const details = element(
     "details",
     { ontoggle: () => details.open && fill() },
@@ -77,9 +68,8 @@ export function keysPanel(controls) {
     rows,
     reset,
   );
-  return element(
-    "div",
-    {},
+  return div(
+    "",
     element("p", {
       class: "small muted",
       text: "Arrows or A and D run; space, shift, ↑ or W jump; R restarts. A gamepad works too.",

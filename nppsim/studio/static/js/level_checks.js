@@ -1,8 +1,10 @@
 /* Checks of a level in the editor, with messages for its author. */
 
-import { GOLD, EXIT, KINDS, STEP, STEPS_PER_TILE, STEPS_X, STEPS_Y, nameOf, tileAt } from "./level_model.js";
+import { GOLD, EXIT, KINDS, STEP, STEPS_PER_TILE, STEPS_X, STEPS_Y, isLeftOut, nameOf } from "./kinds.js";
+import { tileAt } from "./level_model.js";
 import { NUM_TILES, TILE, isSolid } from "./tiles.js";
 
+/** @type {Diagnostic["severity"][]} */
 const SEVERITIES = ["error", "warning", "note"];
 const FAR_TILES = 22; // half the stage: distance from which a switch is reported as far from its door or exit
 const MOST_RECORDS = 16_383;
@@ -43,10 +45,8 @@ export function diagnostics(state, reachable = true) {
   return found.sort((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity));
 }
 
-const diagnostic =
-  (severity) =>
-  (text, at = null) => ({ severity, text, at });
-const [error, warning, note] = SEVERITIES.map(diagnostic);
+/** @type {((text: string, at?: number[] | null) => Diagnostic)[]} */
+const [error, warning, note] = SEVERITIES.map((severity) => (text, at = null) => ({ severity, text, at }));
 
 function* missing({ spawn, entities }) {
   if (!spawn) yield error("There is no spawn: place the ninja.");
@@ -80,7 +80,7 @@ function* unusual({ tiles, entities }) {
         `ids above ${NUM_TILES - 1} have no geometry`,
     );
   }
-  const leftOut = entities.filter(({ kind }) => !KINDS.has(kind) || KINDS.get(kind).leftOut);
+  const leftOut = entities.filter(({ kind }) => isLeftOut(kind));
   for (const [name, count] of counted(leftOut.map(({ kind }) => (KINDS.has(kind) ? nameOf(kind) : "unknown entity"))))
     yield warning(
       count === 1 ? `1 ${name} is left out` : `${count} ${name.replace("entity", "entitie")}s are left out`,

@@ -1,6 +1,7 @@
-// Level document (nppsim/studio/documents.py) of a level that is being edited, for the Scene.
+// Level document (documents.js) of a level that is being edited, for the Scene.
 
-import { EXIT, KINDS, LOCKED_DOOR, REGULAR_DOOR, STEP, TRAP_DOOR, draftOf, nameOf } from "./level_model.js";
+import { EXIT, EXIT_SWITCH, LOCKED_DOOR, REGULAR_DOOR, STEP, TRAP_DOOR, isLeftOut, nameOf } from "./kinds.js";
+import { draftOf } from "./level_model.js";
 
 const [ACTIVE, CLOSED] = [1, 16]; // bits of an entity's state
 const [ARMED, DORMANT] = [0, 1]; // states of mines, from bit 1 on
@@ -12,43 +13,29 @@ const MIDDLE = [528, 300];
 // As in the simulator, an exit and its switch become two entities; another door has the position of its switch, and a
 // line.
 export function documentOf(state) {
-  const entities = [],
-    leftOut = [],
-    looks = {};
+  /** @type {any[][]} */
+  const [entities, leftOut, looks] = [[], [], []];
   const add = (entity, bits) => {
-    looks[entities.length] = [bits, entity.x, entity.y];
+    looks.push([bits, entity.x, entity.y]);
     return entities.push(entity) - 1;
   };
   for (const one of state.entities) {
     const entity = drawn(one);
-    if (!KINDS.has(one.kind) || KINDS.get(one.kind).leftOut) {
+    if (isLeftOut(one.kind)) {
       leftOut.push({ name: entity.kind, x: entity.x, y: entity.y });
       continue;
     }
     if (one.kind === EXIT) {
       const exit = add(entity, ACTIVE);
       const [x, y] = pixels(one.switch);
-      entity.switch = add(
-        { kind: "exit switch", type: KINDS.get(EXIT).switch, x, y, orientation: 0, mode: 0, exit },
-        ACTIVE,
-      );
+      entity.switch = add({ kind: "exit switch", type: EXIT_SWITCH, x, y, orientation: 0, mode: 0, exit }, ACTIVE);
     } else {
       add(entity, bitsOf(one.kind));
     }
   }
   const spawn = state.spawn ? pixels(state.spawn) : MIDDLE;
-  const start = { f: 0, n: [...spawn, 0, 0, 0, 0, -1, 0], i: 0, o: "running", g: 0, c: looks, all: true };
-  return {
-    id: "",
-    name: state.title,
-    title: state.title,
-    tiles: draftOf(state).tiles,
-    entities,
-    left_out: leftOut,
-    spawn,
-    start,
-    size: [1056, 600],
-  };
+  const start = { ninja: [...spawn, 0, 0, 0, 0, -1, 0, 0], looks };
+  return { tiles: draftOf(state).tiles, entities, left_out: leftOut, spawn, start };
 }
 
 export const pixels = ([x, y]) => [STEP * x, STEP * y];

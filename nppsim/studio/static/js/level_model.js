@@ -1,67 +1,13 @@
 // Model of the level that is being edited: states, operations on them, and the undo history.  Independent of the page.
 //
-// A state is an immutable draft (nppsim/studio/drafts.py): {title, tiles: Uint8Array(23 * 42), spawn: [x, y] | null,
+// A state is an immutable draft: {title, tiles: Uint8Array(23 * 42), spawn: [x, y] | null,
 // entities: [{kind, x, y, orientation, mode, switch?}]}.  Operations return a new state, or the same one if nothing
 // changes.  Positions of entities are in steps of 6 px from the outer corner of the border; tiles are (column, row)
 // without the border.
 
-export const COLUMNS = 42;
-export const ROWS = 23;
-export const STEP = 6; // px
-export const STEPS_PER_TILE = 4;
-export const STEPS_X = STEPS_PER_TILE * (COLUMNS + 2); // size of the stage in steps
-export const STEPS_Y = STEPS_PER_TILE * (ROWS + 2);
+import { COLUMNS, DRONE_MODES, KINDS, NINJA, ROWS, STEPS_PER_TILE, STEPS_X, STEPS_Y, nameOf } from "./kinds.js";
+
 const UNDO_DEPTH = 500;
-
-export const NINJA = 0,
-  GOLD = 2,
-  EXIT = 3,
-  REGULAR_DOOR = 5,
-  LOCKED_DOOR = 6,
-  TRAP_DOOR = 8;
-const UPWARD = [6, 7, 0, 1, 2, 3, 4, 5]; // all orientations, starting with up
-const STRAIGHT = [0, 2, 4, 6];
-const DOWNWARD = [2, 4, 6, 0];
-const DRONE_MODES = [
-  "follows walls, clockwise",
-  "follows walls, counter-clockwise",
-  "wanders, clockwise",
-  "wanders, counter-clockwise",
-];
-
-/** Kinds of entities.  turns: distinct orientations; modes: names of the modes; switch: type of its switch; leftOut:
- *  true for a kind that the simulator does not create.
- *  @typedef {{name: string, turns?: number[], modes?: string[], switch?: number, leftOut?: boolean}} Kind */
-/** @type {Map<number, Kind>} */
-export const KINDS = new Map([
-  [NINJA, { name: "ninja" }],
-  [EXIT, { name: "exit door", switch: 4 }],
-  [GOLD, { name: "gold" }],
-  [1, { name: "mine" }],
-  [21, { name: "toggle mine" }],
-  [REGULAR_DOOR, { name: "regular door", turns: STRAIGHT }],
-  [LOCKED_DOOR, { name: "locked door", turns: STRAIGHT, switch: 7 }],
-  [TRAP_DOOR, { name: "trap door", turns: STRAIGHT, switch: 9 }],
-  [10, { name: "launch pad", turns: UPWARD }],
-  [11, { name: "one-way platform", turns: UPWARD }],
-  [17, { name: "bounce block" }],
-  [20, { name: "thwump", turns: DOWNWARD }],
-  [28, { name: "shove thwump" }],
-  [14, { name: "zap drone", turns: STRAIGHT, modes: DRONE_MODES }],
-  [15, { name: "chaser drone", turns: STRAIGHT, modes: DRONE_MODES }],
-  [12, { name: "chaingun drone", turns: STRAIGHT, modes: DRONE_MODES }],
-  [13, { name: "laser drone", turns: STRAIGHT, modes: DRONE_MODES }],
-  [26, { name: "mini drone", turns: STRAIGHT, modes: DRONE_MODES }],
-  [16, { name: "floor guard" }],
-  [25, { name: "death ball" }],
-  [23, { name: "laser turret", turns: UPWARD, modes: ["clockwise", "counter-clockwise"] }],
-  [22, { name: "evil ninja" }],
-  [18, { name: "rocket turret" }],
-  [19, { name: "gauss turret" }],
-  [24, { name: "boost pad" }],
-  [27, { name: "alternative death ball", leftOut: true }],
-]);
-
 export const TURN_NAMES = ["right", "down-right", "down", "down-left", "left", "up-left", "up", "up-right"];
 const CORNERS = ["top left", "top right", "bottom right", "bottom left"];
 const SIDES = ["upper", "right", "lower", "left"];
@@ -78,8 +24,6 @@ export const TILE_NAMES = [
   ...CORNERS.map((corner) => `steep slope, solid ${corner}`),
   ...["top", "right", "bottom", "left"].map((side) => `single face, ${side}`),
 ];
-
-export const nameOf = (kind) => KINDS.get(kind)?.name ?? `unknown entity (type ${kind})`;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // States
@@ -145,8 +89,8 @@ export function flood(state, column, row, tile) {
   if (before === tile) return state;
   return withTiles(state, (tiles) => {
     const open = [[column, row]];
-    while (open.length) {
-      const [c, r] = open.pop();
+    for (let next = open.pop(); next; next = open.pop()) {
+      const [c, r] = next;
       if (!isInside(c, r) || tiles[r * COLUMNS + c] !== before) continue;
       tiles[r * COLUMNS + c] = tile;
       open.push([c - 1, r], [c + 1, r], [c, r - 1], [c, r + 1]);
@@ -213,8 +157,7 @@ export function partsOf(state) {
 /** Return the nearest part within `reach` steps of a position (the topmost of equally near ones), or null.
  *  @type {(state: any, at: number[], reach: number) => any} */
 export function partAt(state, [x, y], reach) {
-  let best = null,
-    least = reach;
+  let [best, least] = [/** @type {any} */ (null), reach];
   for (const part of partsOf(state)) {
     const [px, py] = placeOf(state, part);
     const distance = Math.hypot(px - x, py - y);

@@ -3,18 +3,20 @@
 import { readFile } from "../../../wasm/files.js";
 import { levelFromBytes, levelToBytes } from "../../../wasm/level.js";
 import { get } from "./api.js";
-import { isTargets, setTargets } from "./targets.js";
-import { addLevels, importAll, isExport, ownLevel, ownLevels, storedRun } from "./store.js";
+import { isTargets, setTargets, targetsByLevel } from "./targets.js";
+import { addLevels, importAll, isExport, ownLevel, ownLevels, storedRun, storedRuns } from "./store.js";
 
 const LEVELS_OF_EPISODE = 5;
 const MOST_BYTES = 64 << 20; // of an opened file
 
-/** Return {levels: cards of all levels, own: ids of those stored in this browser, problems: unreadable files}. */
+/** Return {levels: cards of all levels with their targets, own: ids of those stored in this browser, problems:
+ *  unreadable files}. */
 export async function allLevels() {
-  const [{ levels, problems }, stored] = await Promise.all([get("levels"), ownLevels()]);
+  const [{ levels, problems }, stored, targetOf] = await Promise.all([get("levels"), ownLevels(), targetsByLevel()]);
   const known = new Set(levels.map(({ id }) => id));
   const own = stored.filter(({ id }) => !known.has(id)).map(({ card }) => card);
-  return { levels: [...levels, ...own], own: own.map(({ id }) => id), problems };
+  const all = [...levels, ...own].map((card) => ({ ...card, target: targetOf(card) }));
+  return { levels: all, own: own.map(({ id }) => id), problems };
 }
 
 /** Return the id of the level with an id of the game, such as "S-C-12-03"; any other text unchanged. */
@@ -24,13 +26,23 @@ export async function resolveId(text) {
   return levels.find(({ code }) => code && code.toUpperCase() === text.toUpperCase())?.id ?? text;
 }
 
-/** Return the card of a level with its map file ("map": bytes or base64) and "next", the id of the next level or
- *  null. */
+/** Return the card of a level with its target, its map file ("map": bytes or base64) and "next", the id of the next
+ *  level or null. */
 export async function aboutLevel(id) {
-  const own = await ownLevel(id);
-  if (!own) return get(`levels/${id}`);
+  const [own, targetOf] = await Promise.all([ownLevel(id), targetsByLevel()]);
+  if (!own) {
+    const about = await get(`levels/${id}`);
+    return { ...about, target: targetOf(about) };
+  }
   const after = (await ownLevels()).filter(({ order }) => order > own.order);
-  return { ...own.card, map: own.map, next: after[0]?.id ?? null };
+  return { ...own.card, target: targetOf(own.card), map: own.map, next: after[0]?.id ?? null };
+}
+
+/** Return stored runs, newest first, then replays, each with its path in addresses. */
+export async function allRuns() {
+  const [runs, { replays }] = await Promise.all([storedRuns(), get("replays")]);
+  const pathed = (kind) => (one) => ({ ...one, kind, path: `${kind}/${one.number}` });
+  return [...runs.map(pathed("runs")), ...replays.map(pathed("replays"))];
 }
 
 /** Return {label, level: id, inputs} of a run.  path: runs/NUMBER of a stored run, replays/NUMBER of the studio's. */
@@ -81,7 +93,7 @@ export async function openFile(file) {
   }
   const text = /\.(txt|csv|tsv)$/i.test(file.name) ? new TextDecoder().decode(data) : "";
   if (isTargets(text)) {
-    const note = `${file.name}: ${setTargets(text)} targets`;
+    const note = `${file.name}: ${await setTargets(text)} targets`;
     return { level: null, levels: 0, category: null, run: null, note, warnings: [], view: "#/levels" };
   }
   const { levels, inputs, category, warnings } = readFile(data, file.name);

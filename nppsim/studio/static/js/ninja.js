@@ -5,7 +5,7 @@
  */
 
 import { LEFT, RIGHT } from "./input_byte.js";
-import { turned } from "./pen.js";
+import { turned } from "./arrays.js";
 
 const [STANDING, RUNNING, BRAKING, JUMPING, FALLING, WALL_SLIDING, DEAD, DYING, CELEBRATING, DISABLED] =
   Array(10).keys();
@@ -50,7 +50,8 @@ export class Gait {
     this.pose = POSES[STANDING];
   }
 
-  /** Return the look after the next frame.  The arguments are n and i (input byte) of its frame document. */
+  /** Return the look after the next frame.
+   *  @param {number[]} ninja - ninjaOf (documents.js)  @param {number} keys - input byte */
   after([x, y, vx, , state, floorX, floorY, airborne], keys) {
     const wanted = keys & LEFT ? -1 : keys & RIGHT ? 1 : 0;
     if ((state === RUNNING || state === WALL_SLIDING) && wanted) this.facing = wanted;
@@ -78,11 +79,7 @@ export function drawNinja(pen, look, colour = pen.colours.ink, band = pen.colour
   const head = [neck[0] + 3.4 * Math.sin(lean), neck[1] - 3 * Math.cos(lean)];
   const shoulder = [neck[0] * 0.85, neck[1] + 0.9];
   const place = (points) =>
-    turned(
-      points.map(([a, b]) => [a * facing, b]),
-      tilt,
-      at,
-    );
+    turned(points.map(([a, b]) => [a * facing, b]), tilt, at);
   const limb = (start, part, upper, lower, width) => {
     const [a, b] = [pose[part], pose[part + 1]];
     const joint = [start[0] + upper * Math.sin(a), start[1] + upper * Math.cos(a)];
@@ -96,24 +93,9 @@ export function drawNinja(pen, look, colour = pen.colours.ink, band = pen.colour
   limb(shoulder, 4, ARM, ARM, 1.7);
   const [x, y] = head;
   const flutter = 0.8 * Math.sin(2 * look.stride);
-  pen.line(
-    place([
-      [x - 2.4, y - 0.3],
-      [x - 4.6, y + 0.2 + flutter],
-      [x - 6.4, y - 0.4 - flutter],
-    ]),
-    band,
-    1.3,
-  );
+  pen.line(place([[x - 2.4, y - 0.3], [x - 4.6, y + 0.2 + flutter], [x - 6.4, y - 0.4 - flutter]]), band, 1.3);
   pen.disc(place([head])[0], 2.9, colour);
-  pen.line(
-    place([
-      [x - 2.1, y - 0.5],
-      [x + 2.3, y - 0.3],
-    ]),
-    band,
-    1.2,
-  );
+  pen.line(place([[x - 2.1, y - 0.5], [x + 2.3, y - 0.3]]), band, 1.2);
 }
 
 function drawFallen(pen, [x, y], colour, band, age) {

@@ -1,5 +1,7 @@
 /* Overlays that draw an agent's observations and the paths to the objective onto the level. */
 
+import { element } from "./elements.js";
+
 const CELL = 12; // px, cell size of surroundings and of the lattice
 const LATTICE = [89, 51]; // lattice points along x and y
 const WALL = 65534; // first path length without a path
@@ -103,7 +105,7 @@ export function pathPicture(field) {
 
 /** Return a canvas with one pixel per cell.  colour: (column, row) -> [r, g, b, a] or null. */
 export function gridPicture(columns, rows, colour) {
-  const picture = document.createElement("canvas");
+  const picture = element("canvas");
   [picture.width, picture.height] = [columns, rows];
   const context = picture.getContext("2d");
   const image = context.createImageData(columns, rows);
@@ -131,54 +133,34 @@ export function showPicture(canvas, values, key, shape) {
 
 /** Return the path of steepest descent of the path lengths from a point: [[x, y], ...]. */
 function steepest(field, x, y) {
-  let best = null;
-  const lowest = (i, j, reach) => {
-    for (let a = Math.max(i - reach, 0); a <= Math.min(i + reach, LATTICE[0] - 1); a++) {
-      for (let b = Math.max(j - reach, 0); b <= Math.min(j + reach, LATTICE[1] - 1); b++) {
+  const lowest = (i, j, before) => {
+    let best = before;
+    for (let a = Math.max(i - 1, 0); a <= Math.min(i + 1, LATTICE[0] - 1); a++) {
+      for (let b = Math.max(j - 1, 0); b <= Math.min(j + 1, LATTICE[1] - 1); b++) {
         const value = field[a * LATTICE[1] + b];
         if (value < WALL && (best === null || value < best.value)) best = { a, b, value };
       }
     }
+    return best;
   };
-  lowest(Math.round(x / CELL), Math.round(y / CELL), 1);
   const points = [];
-  while (best) {
-    points.push([best.a * CELL, best.b * CELL]);
-    const { a, b, value } = best;
-    lowest(a, b, 1);
-    if (best.value === value) break;
+  let [before, at] = [null, lowest(Math.round(x / CELL), Math.round(y / CELL), null)];
+  while (at !== before) {
+    points.push([at.a * CELL, at.b * CELL]);
+    [before, at] = [at, lowest(at.a, at.b, at)];
   }
   return points;
 }
 
 /** @type {(pen: import("./pen.js").Pen, at: number[], colour: string) => void} */
 function cross(pen, [x, y], colour) {
-  pen.line(
-    [
-      [x - 2.5, y - 2.5],
-      [x + 2.5, y + 2.5],
-    ],
-    colour,
-    1.2,
-  );
-  pen.line(
-    [
-      [x - 2.5, y + 2.5],
-      [x + 2.5, y - 2.5],
-    ],
-    colour,
-    1.2,
-  );
+  pen.line([[x - 2.5, y - 2.5], [x + 2.5, y + 2.5]], colour, 1.2);
+  pen.line([[x - 2.5, y + 2.5], [x + 2.5, y - 2.5]], colour, 1.2);
 }
 
 /** Return the colour of a relative path length: 0 is green, 1 violet. */
 function hue(share) {
-  const stops = [
-    [46, 174, 116],
-    [214, 190, 60],
-    [222, 116, 66],
-    [120, 74, 160],
-  ];
+  const stops = [[46, 174, 116], [214, 190, 60], [222, 116, 66], [120, 74, 160]];
   const at = Math.min(share, 0.9999) * (stops.length - 1);
   const [i, t] = [Math.floor(at), at % 1];
   return stops[i].map((value, k) => Math.round(value + t * (stops[i + 1][k] - value)));

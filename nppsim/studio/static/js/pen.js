@@ -41,13 +41,6 @@ export function onThemeChange(listener) {
   };
 }
 
-/** Rotate points around the origin by an angle (radians, clockwise on screen), then move the origin to a centre.
- *  @type {(points: number[][], angle: number, centre: number[]) => number[][]} */
-export function turned(points, angle, [x, y]) {
-  const [c, s] = [Math.cos(angle), Math.sin(angle)];
-  return points.map(([a, b]) => [x + c * a - s * b, y + s * a + c * b]);
-}
-
 /** Draws shapes onto a 2D context in level coordinates.  colours: from coloursOf. */
 export class Pen {
   constructor(context, colours) {

@@ -1,7 +1,7 @@
 /* Runs of the planner, which searches in a worker.  The browser stores the runs from the spawn. */
 
 import { levelFromBytes } from "../../../wasm/level.js";
-import { bytes } from "./recording.js";
+import { bytes } from "./arrays.js";
 import { addPlan, storedPlan } from "./store.js";
 import { messagesOf } from "./work.js";
 
@@ -19,7 +19,7 @@ const found = new Map(); // by objective and level, of this tab's searches; null
  */
 export async function planned(level, objective = "time", options = {}) {
   const key = `${objective} ${level.id}`;
-  const known = found.has(key) ? found.get(key) : await storedPlan(level.id, objective);
+  const known = found.get(key) ?? (await storedPlan(level.id, objective));
   if (known || found.has(key)) return known;
   const { state, inputs, gold } = await search({ level: levelOf(level), objective }, options);
   const plan = state === "found" ? { frames: inputs.length, inputs, gold } : null;
@@ -47,6 +47,7 @@ export function levelOf({ map, name }) {
  */
 export async function search(request, { signal = new AbortController().signal, progress = (..._) => {} } = {}) {
   const end = performance.now() + TIME_LIMIT_MS;
+  /** @type {Record<string, any> | null} */
   let latest = null;
   for await (const { simulated, best, answer } of messagesOf("planner", request, signal)) {
     if (answer) return answer;

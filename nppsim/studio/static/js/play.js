@@ -4,17 +4,17 @@
 
 import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
-import { element, panel, seconds, supportBanner, table } from "./elements.js";
+import { actionButton, div, element, linkButton, panel, seconds, selectOf, supportBanner, table } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { INPUTS } from "./input_byte.js";
 import { RecordedRuns, drawIfBest } from "./recorded_runs.js";
 import { PLANNERS, planned } from "./planner.js";
 import { copyLink } from "./share.js";
 import { solveButton } from "./solve.js";
-import { best as bestRuns, ownBest } from "./store.js";
-import { storedTargets, targetText } from "./targets.js";
+import { addBest, best as bestRuns, ownBest } from "./store.js";
+import { targetText } from "./targets.js";
 import { storeDialog } from "./store_dialog.js";
-import { LiveGame } from "./live.js";
+import { Recording } from "./recording.js";
 import { keysPanel } from "./keys.js";
 import { Scene } from "./scene.js";
 
@@ -39,8 +39,13 @@ export async function show(root, studio, id) {
 }
 
 export class Play {
-  /** episode: null, or {code, at: place of the level, count, frames, gold, assisted: sums of the levels before it,
-   *  best: best runs, next(total), again()}. */
+  /** @type {AbortController} */
+  leaving; // ends the search when the view closes
+  /** @type {HTMLElement[]} */
+  caps; // pressed keys
+
+  /** @param {any} episode - null, or {code, at: place of the level, count, frames, gold, assisted: sums of the levels
+   *   before it, best: best runs, next(total), again()} */
   constructor(root, studio, level, best, episode = null) {
     this.studio = studio;
     this.level = level;
@@ -61,12 +66,13 @@ export class Play {
     this.controls = new Controls((action) => this.act(action));
     this.recordedRuns = new RecordedRuns(this.recordedRunList, level, studio, {
       changed: () => this.draw(),
-      takeOver: (history) => this.takeOver(history),
+      takeOver: (inputs) => this.takeOver(inputs),
       preview: (recording, frame) => this.preview(recording, frame),
     });
     this.hide = () => document.hidden && this.pause();
     document.addEventListener("visibilitychange", this.hide);
-    this.game = new LiveGame(level, episode && { ...episode, isLast: this.isLast });
+    this.run = new Recording(level);
+    this.fresh = true; // whether the last frame has not been drawn
     this.enter("ready");
     this.recordedRuns.load().catch(studio.failed);
     this.findPar().catch(studio.failed);
@@ -81,6 +87,7 @@ export class Play {
       objective: { value: objective },
     } = this;
     const isTime = objective === "time";
+    /** @type {import("./store.js").Plan | null} */
     let found = null;
     if (!isTime || !level.par) {
       this.work.abort();
@@ -134,27 +141,33 @@ export class Play {
   tick(now) {
     this.request = requestAnimationFrame((next) => this.tick(next));
     this.controls.readGamepads();
-    const { controls, game } = this;
+    const { controls } = this;
     if (!controls.pressing) this.armed = true;
     if (controls.holds("rewind")) this.rewindOn();
     else if (this.phase === "rewinding") this.enter("ready");
     if (this.phase === "ready" && this.armed && controls.pressing) this.enter("running");
     if (this.phase === "running") this.advance(this.clock.due(now));
     if (this.phase === "over" && now - this.ended > RESTART_DELAY_MS && controls.tapped.has("jump")) this.goOn();
-    if (game.fresh) {
-      game.fresh = false;
+    if (this.fresh) {
+      this.fresh = false;
       if (this.phase === "running") this.pacing.drawn(now);
       this.draw();
-      if (game.over && this.phase === "running") this.end(now);
-    } else if (this.phase === "over" && game.frame.o === "died" && now - this.ended < DEATH_MS) {
+      if (this.over && this.phase === "running") this.end(now);
+    } else if (this.phase === "over" && this.run.outcome === "died" && now - this.ended < DEATH_MS) {
       this.draw();
     }
   }
 
-  /** Play frames; a run that is too long pauses the game with a message. */
-  try(step) {
+  /** True after a win or death. */
+  get over() {
+    return this.run.outcome !== "running";
+  }
+
+  /** Play inputs; a run that is too long pauses the game with a message. */
+  step(inputs) {
+    this.fresh = true;
     try {
-      step();
+      this.run.play(inputs);
     } catch (error) {
       this.pause();
       this.studio.failed(error);
@@ -165,48 +178,62 @@ export class Play {
     if (!frames) return;
     const inputs = Array.from({ length: frames }, () => this.controls.sample());
     const began = performance.now();
-    this.try(() => this.game.step(inputs));
+    this.step(inputs);
     this.pacing.answered(performance.now() - began);
   }
 
   rewindOn() {
     if (this.phase !== "rewinding") this.enter("rewinding");
     this.assisted = true;
-    if (this.game.frame.f > 0) this.goBack(REWIND_FRAMES);
+    if (this.run.frames > 0) this.goBack(REWIND_FRAMES);
   }
 
   /** Go back some frames.  A practice mark after that frame moves back to it. */
   goBack(frames) {
-    const to = Math.max(this.game.frame.f - frames, 0);
+    const to = Math.max(this.run.frames - frames, 0);
     this.mark = Math.min(this.mark, to);
-    this.game.rewind(to);
+    this.rewind(to);
+  }
+
+  rewind(to) {
+    this.run.rewind(to);
+    this.fresh = true;
   }
 
   end(now) {
     this.ended = now;
     this.enter("over");
-    const { game } = this;
-    if (game.frame.o !== "won" || this.assisted || this.episode?.assisted) return;
-    game
-      .score(this.player.value.trim() || DEFAULT_NAME)
-      .then(({ best, episode }) => this.showBest(best, episode), this.studio.failed);
-    this.record = game.frame.f < (ownBest(this.best) ?? Infinity);
-    drawIfBest(this.level.id, game.history);
+    const { run } = this;
+    if (run.outcome !== "won" || this.assisted || this.episode?.assisted) return;
+    this.addBest().catch(this.studio.failed);
+    this.record = run.frames < (ownBest(this.best) ?? Infinity);
+    drawIfBest(run);
     this.recordedRuns.fill();
     this.drawPhase();
   }
 
+  /** Add the run that has just won to the best runs of the level, and of an episode that it completes. */
+  async addBest() {
+    const { run, episode } = this;
+    const mine = { kind: "person", name: this.player.value.trim() || DEFAULT_NAME };
+    const [frames, gold] = [run.frames, run.gold()];
+    const best = await addBest(this.level.id, { ...mine, frames, gold });
+    if (!episode || !this.isLast) return this.showBest(best);
+    const sums = { frames: episode.frames + frames, gold: episode.gold + gold, levels: episode.count };
+    return this.showBest(best, await addBest(episode.code, { ...mine, ...sums }));
+  }
+
   /** Restart; after a won level of an episode, go on to the next level, or to the first one again. */
   goOn() {
-    const { episode, game } = this;
-    if (game.frame.o !== "won" || !episode) {
+    const { episode, run } = this;
+    if (run.outcome !== "won" || !episode) {
       this.restart(false);
       return;
     }
     this.enter("leaving");
     const total = {
-      frames: episode.frames + game.frame.f,
-      gold: episode.gold + game.frame.g,
+      frames: episode.frames + run.frames,
+      gold: episode.gold + run.gold(),
       assisted: episode.assisted || this.assisted,
     };
     (this.isLast ? episode.again() : episode.next(total)).catch(this.studio.failed);
@@ -239,7 +266,7 @@ export class Play {
     this.pacing.pause();
     if (phase !== "running") this.controls.tapped.clear();
     if (phase === "ready" || phase === "running") this.record = false;
-    if (phase === "running" && this.game.frame.f === 0) this.assisted = this.clock.rate !== 1;
+    if (phase === "running" && this.run.frames === 0) this.assisted = this.clock.rate !== 1;
     this.drawPhase();
   }
 
@@ -268,7 +295,7 @@ export class Play {
     this.assisted ||= this.mark > 0;
     this.enter("ready");
     this.attempts += 1;
-    this.game.rewind(this.mark);
+    this.rewind(this.mark);
     this.drawPhase();
   }
 
@@ -287,12 +314,12 @@ export class Play {
     if (this.phase === "over") return;
     this.assisted = true;
     this.enter("paused");
-    this.try(() => this.game.step([this.controls.sample()]));
-    if (this.game.over) this.end(performance.now());
+    this.step([this.controls.sample()]);
+    if (this.over) this.end(performance.now());
   }
 
   stepBack() {
-    if (this.game.frame.f === 0) return;
+    if (this.run.frames === 0) return;
     this.assisted = true;
     this.enter("paused");
     this.goBack(1);
@@ -306,30 +333,30 @@ export class Play {
   }
 
   setMark() {
-    this.mark = this.mark ? 0 : this.game.frame.f;
+    this.mark = this.mark ? 0 : this.run.frames;
     this.drawPhase();
   }
 
-  takeOver(history) {
-    this.game.start(history);
-    [this.mark, this.assisted] = [this.game.frame.f, true];
+  takeOver(inputs) {
+    this.run.edit(0, inputs);
+    [this.mark, this.assisted, this.fresh] = [this.run.frames, true, true];
     this.enter("ready");
     this.canvas.focus();
   }
 
   async storeRun() {
-    if (this.game.frame.f === 0) {
+    if (this.run.frames === 0) {
       this.studio.toast("Play first: there is no run to store yet.");
       return;
     }
     this.pause();
-    await storeDialog(this.game);
+    await storeDialog(this.run);
     this.recordedRuns.load().catch(this.studio.failed);
     this.canvas.focus();
   }
 
   async saveGif(button) {
-    if (this.game.frame.f === 0) {
+    if (this.run.frames === 0) {
       this.studio.toast("Play first: there is no run yet.");
       return;
     }
@@ -337,7 +364,7 @@ export class Play {
     button.disabled = true;
     try {
       const { saveGif } = await import("./gif_film.js");
-      await saveGif(this.level, this.game.run.inputs);
+      await saveGif(this.run);
     } catch (error) {
       this.studio.failed(error);
     }
@@ -346,7 +373,7 @@ export class Play {
   }
 
   copyLink() {
-    const inputs = this.game.frame.o === "won" ? this.game.run.inputs : null;
+    const inputs = this.run.outcome === "won" ? this.run.inputs : null;
     copyLink(this.studio, this.level, inputs).catch(this.studio.failed);
   }
 
@@ -354,16 +381,15 @@ export class Play {
   // The page
 
   draw() {
-    if (!this.game || this.previewing) return;
-    const { game } = this;
-    const { f, g, i, n } = game.frame;
-    const age = this.phase === "over" && game.frame.o === "died" ? (performance.now() - this.ended) / FRAME_MS : 0;
-    const points = game.history.slice(Math.max(0, f - TRAIL), f + 1).map(({ look }) => look.at);
-    this.scene.draw({ world: game.world, age, others: this.recordedRuns.at(f), trails: [{ points }] });
-    this.showClock(f, g);
-    const speed = Math.hypot(n[2], n[3]).toFixed(2);
-    this.numbers.textContent = `${seconds(f)} · frame ${f} · ${speed} px/frame · gold ${g}`;
-    this.caps.forEach((cap, k) => cap.classList.toggle("pressed", (i & INPUTS[k].bit) !== 0));
+    if (!this.run || this.previewing) return;
+    const { run } = this;
+    const [f, gold] = [run.frames, run.gold()];
+    const age = this.phase === "over" && run.outcome === "died" ? (performance.now() - this.ended) / FRAME_MS : 0;
+    const points = run.points.slice(Math.max(0, f - TRAIL));
+    this.scene.draw({ world: run.seek(f), age, others: this.recordedRuns.at(f), trails: [{ points }] });
+    this.showClock(f, gold);
+    this.numbers.textContent = `${seconds(f)} · frame ${f} · ${run.speed(f).toFixed(2)} px/frame · gold ${gold}`;
+    this.caps.forEach((cap, k) => cap.classList.toggle("pressed", (run.input(f) & INPUTS[k].bit) !== 0));
   }
 
   /** Show a frame of another run; null: show the game again. */
@@ -395,13 +421,13 @@ export class Play {
   }
 
   drawPhase() {
-    if (!this.game) return;
+    if (!this.run) return;
     const { episode } = this;
     const best = ownBest(this.best);
     const [restart, jump] = isTouch()
       ? [TOUCH.restart, TOUCH.jump]
       : ["restart", "jump"].map((action) => keyName(this.controls.bindings[action][0] ?? "?"));
-    const { o, f } = this.game.frame;
+    const { outcome: o, frames: f } = this.run;
     const key = isTouch() ? "tap" : "key";
     const words = {
       ready: ["Ready", f ? `continues with your next ${key}` : `starts with your first ${key}`],
@@ -410,7 +436,7 @@ export class Play {
       over:
         o === "won"
           ? [
-              `${this.timeLeft(f, this.game.frame.g).toFixed(3)} · ${seconds(f)}${this.record ? " · your best" : ""}`,
+              `${this.timeLeft(f, this.run.gold()).toFixed(3)} · ${seconds(f)}${this.record ? " · your best" : ""}`,
               (this.assisted || episode?.assisted ? "assisted, not in the leaderboard · " : "") +
                 this.afterWin(jump, restart),
             ]
@@ -464,24 +490,14 @@ export class Play {
     this.caps = INPUTS.map(({ label }) => element("kbd", { text: label }));
     this.attempt = element("dd");
     this.par = element("dd", { class: "par" });
-    this.objective = element(
-      "select",
-      { "aria-label": "Objective of par", onchange: () => this.findPar().catch(this.studio.failed) },
-      [
-        ["time", "time"],
-        ["score", "score"],
-        ["all-gold", "all gold"],
-      ].map(([value, text]) => element("option", { value, text })),
-    );
+    const objectives = [["time", "time"], ["score", "score"], ["all-gold", "all gold"]];
+    this.objective = selectOf("Objective of par", objectives, () => this.findPar().catch(this.studio.failed));
     this.viewButton = button("Closer", "view", { "aria-pressed": false });
     this.pauseButton = button("Pause", "pause");
     this.markButton = button("Practise from here", "mark");
-    this.rates = element(
-      "select",
-      { "aria-label": "Speed", onchange: () => this.setRate(Number(this.rates.value)) },
-      RATES.map((rate) => element("option", { value: rate, text: rate === 1 ? "full speed" : `${rate}× speed` })),
-    );
-    this.bestRuns = element("div", { class: "best" });
+    const rates = RATES.map((rate) => [rate, rate === 1 ? "full speed" : `${rate}× speed`]);
+    this.rates = selectOf("Speed", rates, (rate) => this.setRate(Number(rate)));
+    this.bestRuns = div("best");
     this.player = element("input", {
       type: "text",
       maxlength: 40,
@@ -495,27 +511,22 @@ export class Play {
       this.recordedRuns.load().catch(this.studio.failed),
     );
     this.pace = element("p", { class: "small muted", id: "pacing" });
-    const target = storedTargets()(this.level);
     const facts = [
       ...(this.level.code ? [["id", this.level.code]] : []),
       ["category", this.level.category ?? "none"],
-      ...(target ? [["target", targetText(target)]] : []),
+      ...(this.level.target ? [["target", targetText(this.level.target)]] : []),
     ];
     root.replaceChildren(
-      element(
-        "div",
-        { class: "split play" },
-        element(
-          "div",
-          { class: "field" },
+      div(
+        "split play",
+        div(
+          "field",
           supportBanner(this.level),
-          element(
-            "div",
-            { class: "stage" },
+          div(
+            "stage",
             this.canvas,
-            element(
-              "div",
-              { class: "hud" },
+            div(
+              "hud",
               this.time,
               this.verdict,
               this.bests,
@@ -540,67 +551,36 @@ export class Play {
               element("dt", { text: "attempt" }),
               this.attempt,
             ),
-            element(
-              "div",
-              { class: "bar" },
+            div(
+              "bar",
               button("Restart", "restart", { class: "primary" }),
               this.pauseButton,
               button("Store run …", "store"),
-              element("button", {
-                type: "button",
-                text: "Save GIF",
+              actionButton("Save GIF", (event) => this.saveGif(event.currentTarget), {
                 title: "the last 10 seconds of this run as an animated picture",
-                onclick: (event) => this.saveGif(event.currentTarget),
               }),
-              element("button", {
-                type: "button",
-                text: "Copy link",
+              actionButton("Copy link", () => this.copyLink(), {
                 title: "a link to this level; after a win, with your run",
-                onclick: () => this.copyLink(),
               }),
               this.viewButton,
-              this.level.next &&
-                element("a", {
-                  class: "button",
-                  href: `#/play/${this.level.next}`,
-                  text: "Next level",
-                  title: ACTIONS.next[0],
-                }),
+              this.level.next && linkButton("Next level", `#/play/${this.level.next}`, { title: ACTIONS.next[0] }),
               this.level.episode &&
                 !this.episode &&
-                element("a", {
-                  class: "button",
-                  href: `#/episode/${this.level.episode}`,
-                  text: `Play ${this.level.episode}`,
+                linkButton(`Play ${this.level.episode}`, `#/episode/${this.level.episode}`, {
                   title: "the episode of five levels, with one clock",
                 }),
-              element("a", { class: "button", href: `#/edit/${this.level.id}`, text: "Edit" }),
-              element("a", {
-                class: "button",
-                href: `#/inputs/${this.level.id}`,
-                text: "Inputs",
-                title: "edit the inputs of a run frame by frame",
-              }),
-              element("a", { class: "button", href: `#/watch/${this.level.id}`, text: "Watch an agent" }),
+              linkButton("Edit", `#/edit/${this.level.id}`),
+              linkButton("Inputs", `#/inputs/${this.level.id}`, { title: "edit the inputs of a run frame by frame" }),
+              linkButton("Watch an agent", `#/watch/${this.level.id}`),
             ),
           ),
           panel(
             "Practice",
-            element(
-              "div",
-              { class: "bar" },
-              this.markButton,
-              this.rates,
-              button("−1 frame", "back"),
-              button("+1 frame", "step"),
-            ),
+            div("bar", this.markButton, this.rates, button("−1 frame", "back"), button("+1 frame", "step")),
           ),
           panel("Best runs", this.bestRuns, element("label", { class: "small" }, "Your name ", this.player)),
           panel("Other runs", this.recordedRunList, this.solving),
-          panel(
-            "Keys",
-            keysPanel(() => this.controls),
-          ),
+          panel("Keys", keysPanel(() => this.controls)),
           element("details", { class: "panel" }, element("summary", { text: "Frame times" }), this.pace),
         ),
       ),
@@ -627,15 +607,7 @@ export class Play {
       made.addEventListener("contextmenu", (event) => event.preventDefault());
       return made;
     };
-    return element(
-      "div",
-      { class: "touch" },
-      pad("left"),
-      pad("right"),
-      element("span", { class: "spacer" }),
-      pad("restart"),
-      pad("jump"),
-    );
+    return div("touch", pad("left"), pad("right"), element("span", { class: "spacer" }), pad("restart"), pad("jump"));
   }
 }
 
@@ -645,16 +617,18 @@ const isTouch = () => matchMedia("(pointer: coarse)").matches;
 /** Return the table of the best runs of a level or an episode. */
 function bestTable({ time, score: points }) {
   const rows = (runs) =>
-    runs.slice(0, MOST_BEST).map(({ name, frames, gold, score: total }) =>
-      element(
-        "tr",
-        {},
-        element("th", { scope: "row", text: name }),
-        element("td", { text: total.toFixed(3) }),
-        element("td", { text: (frames / 60).toFixed(3) }),
-        element("td", { text: gold }),
-      ),
-    );
+    runs
+      .slice(0, MOST_BEST)
+      .map(({ name, frames, gold, score: total }) =>
+        element(
+          "tr",
+          {},
+          element("th", { scope: "row", text: name }),
+          element("td", { text: total.toFixed(3) }),
+          element("td", { text: (frames / 60).toFixed(3) }),
+          element("td", { text: gold }),
+        ),
+      );
   const list = (title, runs) =>
     element(
       "tbody",

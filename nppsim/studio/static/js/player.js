@@ -1,8 +1,8 @@
 /* Player of one or more runs of a level; one run is followed, the others are drawn pale.
  *
- *     const player = new Player(root, { level, runs });    // a level document, run documents of that level
+ *     const player = new Player(root, { level, runs });    // a level document, Recordings of that level
  *     player.add(run);  player.seek(120);  player.play();  player.destroy();
- *     player.extend(0, parts);                             // appends run parts to a run in progress
+ *     player.update(0);                                    // after a change of a run
  *
  * overlay: function (frame) -> further fields for Scene.draw, such as under and over.  growing: true if more frames may
  * be appended; playback then waits for them at the end.  repeats: true if playback begins again at the end.  stops:
@@ -13,9 +13,9 @@
  */
 
 import { score } from "./clock.js";
-import { element, seconds, supportBanner, takesKeys } from "./elements.js";
+import { actionButton, div, element, seconds, selectOf, supportBanner, takesKeys } from "./elements.js";
 import { INPUTS } from "./input_byte.js";
-import { Recording, partingFrame } from "./recording.js";
+import { partingFrame } from "./recording.js";
 import { Scene } from "./scene.js";
 import { Timeline } from "./timeline.js";
 
@@ -23,6 +23,16 @@ const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
 export const RUN_COLOURS = ["#2f6fd0", "#d9730d", "#20935c", "#b83fa0", "#8a6d1a", "#0f8f9c", "#c03a48", "#6a58c9"];
 
 export class Player {
+  /** @type {Timeline} */
+  timeline;
+  /** @type {HTMLElement[]} */
+  caps; // pressed keys
+  request = 0; // of the next animation frame
+
+  /**
+   * @param {HTMLElement} root
+   * @param {{level: any, runs?: import("./recording.js").Recording[]}} shown - level: level document
+   */
   constructor(root, { level, runs = [] }) {
     this.level = level;
     this.runs = []; // [{recording, colour, chip, end}]
@@ -41,7 +51,7 @@ export class Player {
     this.scene.fit();
     if (this.scene.isLong) this.scene.fit("closer");
     this.timeline.show([], []);
-    runs.forEach((run) => this.add(run));
+    for (const run of runs) this.add(run);
     this.seek(0);
   }
 
@@ -49,9 +59,8 @@ export class Player {
     return Math.max(0, ...this.runs.map(({ recording }) => recording.frames));
   }
 
-  add(run) {
-    const recording = new Recording(run, this.level);
-    const colour = run.colour ?? RUN_COLOURS[this.runs.length % RUN_COLOURS.length];
+  add(recording) {
+    const colour = recording.colour ?? RUN_COLOURS[this.runs.length % RUN_COLOURS.length];
     const index = this.runs.length;
     const mark = element("i");
     mark.style.background = colour;
@@ -81,8 +90,8 @@ export class Player {
     this.follow(0);
   }
 
-  extend(index, parts) {
-    for (const part of parts) this.runs[index].recording.append(part);
+  /** Show a run that has changed. */
+  update(index) {
     this.showEnd(index);
     this.follow(this.main);
   }
@@ -192,7 +201,7 @@ export class Player {
 
   build(root) {
     const button = (text, label, onclick) =>
-      element("button", { type: "button", class: "icon", "aria-label": label, title: label, text, onclick });
+      actionButton(text, onclick, { class: "icon", "aria-label": label, title: label });
     this.canvas = element("canvas", { role: "img", "aria-label": `Level ${this.level.name}, a run of it` });
     this.clock = element("span", { class: "chip clock" });
     this.state = element("span", { class: "chip" });
@@ -210,38 +219,21 @@ export class Player {
         this.seek(Number(this.slider.value));
       },
     });
-    this.rates = element(
-      "select",
-      {
-        "aria-label": "Speed",
-        onchange: () => {
-          this.rate = Number(this.rates.value);
-        },
-      },
-      SPEEDS.map((rate) => element("option", { value: rate, text: `${rate}×`, selected: rate === 1 })),
-    );
+    const speeds = SPEEDS.map((rate) => [rate, `${rate}×`]);
+    this.rates = selectOf("Speed", speeds, (rate) => (this.rate = Number(rate)), 1);
     const lanes = element("div", { class: "lanes", "aria-hidden": "true" });
     root.classList.add("player");
     root.replaceChildren(
       supportBanner(this.level) ?? "",
-      element(
-        "div",
-        { class: "stage" },
+      div(
+        "stage",
         this.canvas,
-        element(
-          "div",
-          { class: "hud" },
-          this.clock,
-          this.state,
-          element("div", { class: "keys", "aria-label": "Pressed keys" }, this.caps),
-        ),
+        div("hud", this.clock, this.state, element("div", { class: "keys", "aria-label": "Pressed keys" }, this.caps)),
       ),
-      element(
-        "div",
-        { class: "transport" },
-        element(
-          "div",
-          { class: "buttons" },
+      div(
+        "transport",
+        div(
+          "buttons",
           button("«", "to the start", () => this.step(-Infinity)),
           button("‹", "one frame back", () => this.step(-1)),
           this.button,

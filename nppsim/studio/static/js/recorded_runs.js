@@ -2,24 +2,23 @@
 
 import { continued } from "./agents.js";
 import { get, whileCompiling } from "./api.js";
-import { runDocument } from "./documents.js";
-import { element, seconds } from "./elements.js";
+import { actionButton, div, element, seconds } from "./elements.js";
 import { loadRun } from "./engine.js";
+import { allRuns } from "./library.js";
 import { levelOf, planned } from "./planner.js";
 import { RUN_COLOURS } from "./player.js";
 import { Recording } from "./recording.js";
-import { storedRuns } from "./store.js";
 
-const bests = new Map(); // level id -> history of the best run in this tab
+const bests = new Map(); // level id -> looks of the best run in this tab
 const MOST = 12; // stored runs and replays in the list
 
 /** Draw a run that has won beside later ones, if it is the fastest of this tab. */
-export function drawIfBest(id, history) {
-  if (!bests.has(id) || history.length < bests.get(id).length) bests.set(id, [...history]);
+export function drawIfBest({ level: { id }, looks }) {
+  if (!bests.has(id) || looks.length < bests.get(id).length) bests.set(id, [...looks]);
 }
 
 export class RecordedRuns {
-  /** on: {changed(), takeOver(history), preview(recording or null, frame)}. */
+  /** on: {changed(), takeOver(inputs), preview(recording or null, frame)}. */
   constructor(root, level, studio, on) {
     this.root = root;
     this.level = level;
@@ -35,22 +34,15 @@ export class RecordedRuns {
     const shown = this.sources.filter(({ recording, shown: on }) => on && recording);
     const others = shown.map(({ recording, colour, label }) => ({ look: recording.look(frame), colour, label }));
     const best = this.wantsBest ? bests.get(this.level.id) : null;
-    if (best) others.push({ look: best[Math.min(frame, best.length - 1)].look, colour: RUN_COLOURS[0], label: "best" });
+    if (best) others.push({ look: best[Math.min(frame, best.length - 1)], colour: RUN_COLOURS[0], label: "best" });
     return others;
   }
 
   async load() {
-    const [{ replays }, runs] = await Promise.all([get("replays"), storedRuns()]);
-    const of = (list, path) =>
-      list
-        .filter(({ level }) => level === this.level.id)
-        .map((one) => ({
-          key: `${path}/${one.number}`,
-          label: one.label,
-          frames: one.frames,
-          fetch: async () => new Recording(await loadRun(`${path}/${one.number}`, this.level), this.level),
-        }));
-    const recorded = [...of(runs, "runs"), ...of(replays, "replays")].slice(0, MOST);
+    const ofLevel = (await allRuns()).filter(({ level }) => level === this.level.id).slice(0, MOST);
+    const recorded = ofLevel.map(({ path, label, frames }) => {
+      return { key: path, label, frames, fetch: () => loadRun(path, this.level) };
+    });
     const played = this.sources.filter(({ request }) => request?.agent);
     this.setSources([this.playedSource("the planner", { planner: true }), ...played, ...recorded]);
   }
@@ -100,11 +92,8 @@ export class RecordedRuns {
         ),
       );
     }
-    const agents = element("button", {
-      type: "button",
+    const agents = actionButton("Agents …", () => this.loadAgents().catch(this.studio.failed), {
       class: "quiet small",
-      text: "Agents …",
-      onclick: () => this.loadAgents().catch(this.studio.failed),
     });
     this.root.replaceChildren(...rows, this.slider, this.sources.some(({ request }) => request?.agent) ? "" : agents);
   }
@@ -115,9 +104,8 @@ export class RecordedRuns {
       checked: source.shown ?? false,
       onchange: () => this.toggle(source, box.checked),
     });
-    return element(
-      "div",
-      { class: "recorded-run" },
+    return div(
+      "recorded-run",
       element(
         "label",
         {},
@@ -129,12 +117,9 @@ export class RecordedRuns {
           text: source.frames !== null ? seconds(source.frames) : source.fetching ? (source.note ?? "…") : "",
         }),
       ),
-      element("button", {
-        type: "button",
+      actionButton("practise", () => this.choose(source), {
         class: "quiet small",
-        text: "practise",
         title: `go on from a frame of this run: ${source.label}`,
-        onclick: () => this.choose(source),
       }),
     );
   }
@@ -177,26 +162,16 @@ export class RecordedRuns {
       "aria-label": "Frame to go on from",
       oninput: () => this.on.preview(recording, Number(frame.value)),
     });
-    const go = async () => {
-      const history = Array.from({ length: Number(frame.value) + 1 }, (_, f) => ({
-        look: recording.look(f),
-        input: recording.input(f),
-      }));
+    const go = () => {
       this.endPreview();
-      await this.on.takeOver(history);
+      this.on.takeOver(recording.inputs.slice(0, Number(frame.value)));
     };
     this.slider.replaceChildren(
-      element(
-        "div",
-        { class: "bar" },
+      div(
+        "bar",
         frame,
-        element("button", {
-          type: "button",
-          class: "primary",
-          text: "Go on from here",
-          onclick: () => go().catch(this.studio.failed),
-        }),
-        element("button", { type: "button", text: "Cancel", onclick: () => this.endPreview() }),
+        actionButton("Go on from here", go, { class: "primary" }),
+        actionButton("Cancel", () => this.endPreview()),
       ),
     );
     this.on.preview(recording, 0);
@@ -220,8 +195,8 @@ async function playedRun(level, request) {
   if (request.planner) {
     const plan = await planned(level);
     if (!plan) throw new Error("the planner found no run of this level");
-    return new Recording(runDocument(level, plan.inputs, "planner"), level);
+    return new Recording(level, { label: "planner", inputs: plan.inputs });
   }
   const inputs = await continued(request.agent, levelOf(level), new Uint8Array(), new AbortController().signal);
-  return new Recording(runDocument(level, inputs, request.agent.name), level);
+  return new Recording(level, { label: request.agent.name, inputs });
 }

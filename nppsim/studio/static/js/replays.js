@@ -1,15 +1,15 @@
 /* View "Runs": lists stored runs and replays, and shows one of them, with the other runs of its level. */
 
 import { features, get } from "./api.js";
-import { PlayedRun, runDocument } from "./documents.js";
 import { score } from "./clock.js";
-import { element, researchPanel, seconds } from "./elements.js";
+import { actionButton, div, element, linkButton, researchPanel, seconds } from "./elements.js";
 import { loadLevel, loadRun } from "./engine.js";
-import { allLevels, findRun, saveFile } from "./library.js";
+import { allLevels, allRuns, findRun, saveFile } from "./library.js";
 import { Player } from "./player.js";
-import { bytes } from "./recording.js";
+import { Recording } from "./recording.js";
+import { bytes } from "./arrays.js";
 import { copyLink } from "./share.js";
-import { exportAll, removeRun, storedRuns } from "./store.js";
+import { exportAll, removeRun } from "./store.js";
 import { demonstrate, saveRun } from "./store_dialog.js";
 
 const MOST_ROWS = 200; // rows in the list; the search finds the others
@@ -32,28 +32,20 @@ export async function show(root, studio, kind, number) {
 
 async function watch(root, studio, stored, path) {
   const level = await loadLevel(stored.level);
-  const run = runDocument(level, bytes(stored.inputs), stored.label);
+  const run = new Recording(level, { label: stored.label, inputs: bytes(stored.inputs) });
   const place = element("div");
-  const others = element("div", { class: "bar others" });
+  const others = div("bar others");
   root.append(
-    element(
-      "div",
-      { class: "page" },
-      element(
-        "div",
-        { class: "bar heading" },
+    div(
+      "page",
+      div(
+        "bar heading",
         element("h1", { text: run.label || level.name }),
         element("span", { class: "muted", text: level.name }),
         element("span", { class: "spacer" }),
-        path === "opened/undefined"
-          ? null
-          : element("a", { class: "button", href: `#/inputs/${level.id}/${path}`, text: "Edit its inputs" }),
-        element("button", {
-          type: "button",
-          text: "Copy link",
-          onclick: () => copyLink(studio, level, bytes(stored.inputs)).catch(studio.failed),
-        }),
-        element("a", { class: "button", href: `#/play/${level.id}`, text: "Play this level" }),
+        path === "opened/undefined" ? null : linkButton("Edit its inputs", `#/inputs/${level.id}/${path}`),
+        actionButton("Copy link", () => copyLink(studio, level, bytes(stored.inputs)).catch(studio.failed)),
+        linkButton("Play this level", `#/play/${level.id}`),
       ),
       place,
       others,
@@ -65,30 +57,19 @@ async function watch(root, studio, stored, path) {
   const offers = (await allRuns()).filter((one) => one.level === level.id && one.path !== path).slice(0, MOST_OTHERS);
   if (offers.length) others.append(element("span", { class: "muted", text: "Compare with:" }));
   for (const one of offers) {
-    const button = element("button", {
-      type: "button",
-      text: `${one.label}, ${seconds(one.frames)}`,
-      onclick: async () => {
-        button.disabled = true;
-        try {
-          player.add(await loadRun(one.path, level));
-          place.focus({ preventScroll: true }); // the space bar would scroll the page
-        } catch (error) {
-          button.disabled = false;
-          studio.failed(error);
-        }
-      },
+    const button = actionButton(`${one.label}, ${seconds(one.frames)}`, async () => {
+      button.disabled = true;
+      try {
+        player.add(await loadRun(one.path, level));
+        place.focus({ preventScroll: true }); // the space bar would scroll the page
+      } catch (error) {
+        button.disabled = false;
+        studio.failed(error);
+      }
     });
     others.append(button);
   }
   return () => player.destroy();
-}
-
-/** Return stored runs, newest first, then replays, each with its path in addresses. */
-async function allRuns() {
-  const [runs, { replays }] = await Promise.all([storedRuns(), get("replays")]);
-  const pathed = (kind) => (one) => ({ ...one, kind, path: `${kind}/${one.number}` });
-  return [...runs.map(pathed("runs")), ...replays.map(pathed("replays"))];
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -131,27 +112,24 @@ async function list(root, studio) {
     );
   };
   const results = new Results();
-  const saveAll = element("button", {
-    type: "button",
-    text: "Save everything as a file",
-    title: "stored runs, best runs, opened levels and drafts; drop the file on the page of another browser to add them",
-    onclick: () => exportAll().then((data) => saveFile(data, "nppsim-runs.json"), studio.failed),
-  });
+  const saveAll = actionButton(
+    "Save everything as a file",
+    () => exportAll().then((data) => saveFile(data, "nppsim-runs.json"), studio.failed),
+    {
+      title:
+        "stored runs, best runs, opened levels and drafts; drop the file on the page of another browser to add them",
+    },
+  );
   const heads = ["run", "level", "time", "gold", "score", "ending", ""].map((text) =>
     element("th", { scope: "col", text }),
   );
   root.append(
-    element(
-      "div",
-      { class: "page" },
+    div(
+      "page",
       listOf(problems),
-      element("div", { class: "bar above" }, search, count, element("span", { class: "spacer" }), saveAll),
+      div("bar above", search, count, element("span", { class: "spacer" }), saveAll),
       runs.length
-        ? element(
-            "div",
-            { class: "wide" },
-            element("table", { class: "runs" }, element("thead", {}, element("tr", {}, heads)), rows),
-          )
+        ? div("wide", element("table", { class: "runs" }, element("thead", {}, element("tr", {}, heads)), rows))
         : element("p", {
             class: "notice",
             text: "No runs yet. Play a level and store your run, or start the studio with --replays FOLDER.",
@@ -209,9 +187,9 @@ class Results {
       const run = this.runs.get(line);
       try {
         const { level: id, inputs } = await findRun(run.path);
-        const played = new PlayedRun(await loadLevel(id));
-        const { g = 0, o = "running" } = played.step(bytes(inputs)).at(-1) ?? {};
-        Object.assign(run, { outcome: o, gold: g, score: o === "won" ? score(played.inputs.length, g) : null });
+        const played = new Recording(await loadLevel(id), { inputs: bytes(inputs) });
+        const [{ outcome, frames }, gold] = [played, played.gold()];
+        Object.assign(run, { outcome, gold, score: outcome === "won" ? score(frames, gold) : null });
         showResult(line, run);
       } catch (error) {
         line.title = error.message;
@@ -227,12 +205,9 @@ function listOf(problems) {
 
 function row(run, names, studio, folder) {
   const act = (text, job) =>
-    element("button", {
-      type: "button",
+    actionButton(text, ({ currentTarget }) => job(currentTarget).catch(studio.failed), {
       class: "quiet",
-      text,
       "aria-label": `${text}: ${run.label}`,
-      onclick: ({ currentTarget }) => job(currentTarget).catch(studio.failed),
     });
   const line = element(
     "tr",
@@ -267,9 +242,8 @@ function row(run, names, studio, folder) {
     element(
       "td",
       {},
-      element(
-        "div",
-        { class: "bar" },
+      div(
+        "bar",
         folder && run.outcome === "won" ? act("Add to my demonstrations", add) : null,
         act("Replay file", () => save("compact")),
         act("Attract file", () => save("attract")),

@@ -3,7 +3,7 @@
 
 import { get } from "./api.js";
 import { Chart } from "./chart.js";
-import { element, panel } from "./elements.js";
+import { div, element, panel } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
@@ -17,9 +17,8 @@ export async function show(root, studio) {
   const [experiment, { levels }] = await Promise.all([get("experiment"), get("levels")]);
   if (experiment === null) {
     root.replaceChildren(
-      element(
-        "div",
-        { class: "notice" },
+      div(
+        "notice",
         element("h1", { text: "No experiment is displayed" }),
         element("p", {
           text: "Start the studio with --run and the folder of an experiment, or train with --visualize-training.",
@@ -39,16 +38,13 @@ class RunView {
     this.levels = levels;
     this.charts = new Map();
     this.episodes = 0;
-    this.head = element("div", { class: "bar" });
-    this.trainings = element("div", { class: "panels trainings" });
-    this.curves = element("div", { class: "curves" });
+    this.head = div("bar");
+    this.trainings = div("panels trainings");
+    this.curves = div("curves");
     this.log = element("pre", { class: "log" });
     this.stage = element("div");
     this.playing = element("p", { class: "small muted" });
-    this.panels = new DecisionPanels({
-      seek: (frame) => this.watching?.player.seek(Math.round(frame)),
-      changed: () => {},
-    });
+    this.panels = new DecisionPanels({ seek: (frame) => this.watching?.seek(frame), changed: () => {} });
     this.live = element(
       "section",
       { class: "panel live", hidden: true },
@@ -57,15 +53,13 @@ class RunView {
       this.stage,
     );
     root.replaceChildren(
-      element(
-        "div",
-        { class: "page training" },
+      div(
+        "page training",
         this.head,
-        element(
-          "div",
-          { class: "columns" },
-          element("div", {}, this.trainings, this.curves, panel("Log", this.log)),
-          element("div", {}, this.live, ...this.panels.all),
+        div(
+          "columns",
+          div("", this.trainings, this.curves, panel("Log", this.log)),
+          div("", this.live, ...this.panels.all),
         ),
       ),
     );
@@ -108,13 +102,7 @@ class RunView {
     this.trainings.replaceChildren(
       ...(experiment.runs.length
         ? experiment.runs.map((run, i) => this.training(run, i))
-        : [
-            element(
-              "section",
-              { class: "panel" },
-              element("p", { class: "muted", text: "No training has begun yet." }),
-            ),
-          ]),
+        : [panel(null, element("p", { class: "muted", text: "No training has begun yet." }))]),
     );
     this.drawCurves(experiment.runs);
     this.writeLog(experiment.log);
@@ -140,17 +128,15 @@ class RunView {
         run.checkpoint ? `${run.checkpoint.name}, ${ago(Date.now() / 1000 - run.checkpoint.written)}` : "none yet",
       ],
     ].filter(Boolean);
-    return element(
-      "section",
-      { class: "panel" },
-      element(
-        "div",
-        { class: "bar" },
+    return panel(
+      null,
+      div(
+        "bar",
         element("span", { class: "chip" }, dot, titleOf(run)),
         element("span", { class: "spacer" }),
         element("span", { class: "small muted", text: run.finished ? "finished" : "" }),
       ),
-      element("div", { class: "meter" }, fill),
+      div("meter", fill),
       element(
         "dl",
         { class: "facts" },
@@ -216,7 +202,7 @@ class RunView {
   /** When an episode has been shown to its end, the next begins; not while the user looks at it. */
   settled() {
     clearTimeout(this.next);
-    if (!this.watching?.runs || !this.watching.done) return;
+    if (!this.watching?.done) return;
     const { player } = this.watching;
     this.next = setTimeout(() => {
       if (player.frame >= player.last) this.play().catch(this.studio.failed);

@@ -2,14 +2,14 @@
  *
  *     const scene = new Scene(canvas);
  *     scene.setLevel(level);                              // a level document
- *     const world = new World(level);                     // world.js: state from frame documents
- *     world.apply(frame);
+ *     const world = recording.seek(60);                   // state after 60 frames
  *     scene.draw({ world, others: [{ look, colour, label }], trails: [{ points, colour }] });
  *
  * A change of the canvas size or of the theme redraws the last picture.  Tiles are drawn once per view, static entities
  * when one of them changes, and moving entities in each frame.
  */
 
+import { element } from "./elements.js";
 import { MOVING, drawEntity, drawLeftOut, drawingOrder } from "./figures.js";
 import { drawNinja } from "./ninja.js";
 import { Pen, coloursOf, onThemeChange } from "./pen.js";
@@ -24,16 +24,23 @@ const MOST_SCALE = 16; // maximum zoom, screen px per level px
 const OTHER_OPACITY = 0.6;
 
 export class Scene {
+  /** @type {World} */
+  start; // state at the start of the level
+  /** @type {Path2D} */
+  outline; // of the tiles
+  shown = [0, 0, STAGE.width, STAGE.height]; // part of the level in a fitted view, [left, top, right, bottom], px
+
   /** view: {x, y, scale}: level position in the middle of the canvas, and CSS px per level px. */
   constructor(canvas) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d", { alpha: false });
     this.level = null;
     this.view = { x: STAGE.width / 2, y: STAGE.height / 2, scale: 1 };
+    /** @type {string | null} */
     this.fitted = "level"; // "level", "stage", or null for a view chosen by the user
     this.last = {};
-    this.tiles = document.createElement("canvas"); // cached picture of the tiles
-    this.still = document.createElement("canvas"); // cached picture of the tiles and static entities
+    this.tiles = element("canvas"); // cached picture of the tiles
+    this.still = element("canvas"); // cached picture of the tiles and static entities
     this.endTheme = onThemeChange(() => {
       this.colours = coloursOf(canvas);
       this.redraw();
@@ -184,10 +191,7 @@ export class Scene {
     context.globalAlpha = OTHER_OPACITY;
     for (const { look, colour } of others) drawNinja(pen, look, colour, colour);
     context.globalAlpha = 1;
-    this.drawLabels(
-      pen,
-      others.map(({ look, colour, label }) => ({ at: look.at, label, colour })),
-    );
+    this.drawLabels(pen, others.map(({ look, colour, label }) => ({ at: look.at, label, colour })));
     if (ninja) drawNinja(pen, ninja, this.colours.ink, this.colours.band, age);
     picture.over?.(pen);
   }

@@ -2,7 +2,7 @@
 
 import { levelFromBytes } from "../../../wasm/level.js";
 import { addMaps } from "./library.js";
-import { bytes, text } from "./recording.js";
+import { bytes, text } from "./arrays.js";
 
 const MOST_LEVEL = 100_000; // bytes; a level with the most records has 83,000
 const MOST_FRAMES = 100_000;
@@ -28,13 +28,15 @@ function unpacked(data, most) {
   return through(bytes(data.replaceAll("-", "+").replaceAll("_", "/")), new DecompressionStream("deflate-raw"), most);
 }
 
-/** Return the part of an address after # for a level, and for a run on it.  map: its file, bytes or base64. */
+/** Return the part of an address after # for a level, and for a run on it.  map: its file, bytes or base64.
+ *  @type {(level: any, inputs?: ArrayLike<number> | null) => Promise<string>} */
 export async function hashOf({ map }, inputs = null) {
   const run = inputs ? `&run=${await packed(Uint8Array.from(inputs))}` : "";
   return `#level=${await packed(bytes(map))}${run}`;
 }
 
-/** Copy a link to a level, or to a run on it, to the clipboard. */
+/** Copy a link to a level, or to a run on it, to the clipboard.
+ *  @type {(studio: any, level: any, inputs?: ArrayLike<number> | null) => Promise<void>} */
 export async function copyLink(studio, level, inputs = null) {
   const link = location.origin + location.pathname + (await hashOf(level, inputs));
   try {
@@ -52,16 +54,17 @@ export async function copyLink(studio, level, inputs = null) {
  */
 export async function openLink(hash) {
   const given = new URLSearchParams(hash.slice(1));
-  let map = null;
-  let inputs = null;
-  try {
-    map = await unpacked(given.get("level"), MOST_LEVEL);
-    inputs = given.has("run") ? await unpacked(given.get("run"), MOST_FRAMES) : null;
+  const read = async () => {
+    const map = await unpacked(given.get("level") ?? "", MOST_LEVEL);
+    const run = given.get("run");
+    const inputs = run === null ? null : await unpacked(run, MOST_FRAMES);
     if (inputs?.some((byte) => byte > 15)) throw new Error("its run has invalid inputs");
     levelFromBytes(map, "its level");
-  } catch (error) {
-    throw new Error(`This link is damaged or cut off; copy the whole link again. (${error.message})`, { cause: error });
-  }
+    return { map, inputs };
+  };
+  const { map, inputs } = await read().catch((cause) => {
+    throw new Error(`This link is damaged or cut off; copy the whole link again. (${cause.message})`, { cause });
+  });
   const [level] = await addMaps([{ map, name: "Level of a link" }]);
   return { level, run: inputs && { label: "Run of a link", level, inputs } };
 }

@@ -4,9 +4,9 @@
 
 import { play } from "./agents.js";
 import { get } from "./api.js";
-import { PlayedRun } from "./documents.js";
-import { element, seconds } from "./elements.js";
+import { actionButton, div, element, seconds } from "./elements.js";
 import { levelOf, planned, search } from "./planner.js";
+import { Recording } from "./recording.js";
 import { addRun } from "./store.js";
 
 const EPISODES = 32; // of the agent
@@ -58,15 +58,17 @@ class Solver {
 
   async play(signal) {
     const request = { levels: [levelOf(this.level)], episodes: EPISODES };
-    let [skip, parts] = [undefined, []];
+    let skip;
+    /** @type {number[][]} */
+    let parts = [];
     for await (const { frameSkip = skip, decisions = [], ending } of play(this.agent, request, signal)) {
       skip = frameSkip;
-      parts.push(...decisions.map(({ inputs }) => inputs));
+      parts.push(...decisions.map(({ inputs }) => [...inputs]));
       if (!ending) continue;
       this.episodes += 1;
       if (ending[1] === "won") {
         this.won += 1;
-        const inputs = Uint8Array.from(parts.flatMap((part) => [...part]));
+        const inputs = Uint8Array.from(parts.flat());
         this.consider({ inputs, by: this.agent.name, settings: { frameSkip: skip } });
       }
       parts = [];
@@ -98,26 +100,26 @@ class Solver {
  * @param {() => void} stored - called when a run is stored
  */
 export function solveButton(level, studio, leaving, stored) {
+  /** @type {AbortController | null} */
   let work = null;
   const progress = element("p", { class: "small muted", role: "status" });
   const solve = async () => {
-    work = new AbortController();
-    const stop = () => work.abort();
+    const mine = new AbortController();
+    work = mine;
+    const stop = () => mine.abort();
     leaving.addEventListener("abort", stop);
     button.textContent = "Stop the search";
     try {
       const { agents } = await get("agents");
       const agent = agents.find((one) => one.in_page) ?? null;
       const solver = new Solver(level, agent, () => (progress.textContent = solver.text));
-      const best = await solver.solve(work.signal);
+      const best = await solver.solve(mine.signal);
       if (leaving.aborted) return;
       if (!best) {
         studio.toast("The search found no run.");
         return;
       }
-      const played = new PlayedRun(level);
-      const { outcome } = played.extend(best.inputs);
-      await addRun(level, { label: `search: ${best.by}`, ...best, outcome, gold: played.game.ninja.gold });
+      await addRun(new Recording(level, { label: `search: ${best.by}`, inputs: best.inputs }));
       studio.toast(`Stored: a run of ${seconds(best.inputs.length)} by ${best.by}`, "good");
       stored();
     } finally {
@@ -126,12 +128,9 @@ export function solveButton(level, studio, leaving, stored) {
       button.textContent = "Search for a run";
     }
   };
-  const button = element("button", {
-    type: "button",
+  const button = actionButton("Search for a run", () => (work ? work.abort() : solve().catch(studio.failed)), {
     class: "quiet small",
-    text: "Search for a run",
     title: "by the planner and an agent; stores the fastest run",
-    onclick: () => (work ? work.abort() : solve().catch(studio.failed)),
   });
-  return element("div", {}, button, progress);
+  return div("", button, progress);
 }

@@ -4,7 +4,7 @@
  */
 
 import { score } from "./clock.js";
-import { element } from "./elements.js";
+import { div, element } from "./elements.js";
 import { INPUTS } from "./input_byte.js";
 
 const STATES = [
@@ -41,28 +41,24 @@ export class StateTable {
   constructor(seek) {
     this.body = element("tbody");
     const heads = Object.entries(HEADS).map(([text, title]) => element("th", { scope: "col", text, title }));
-    this.root = element(
-      "div",
-      { class: "state-table" },
-      element("table", {}, element("thead", {}, element("tr", {}, heads)), this.body),
-    );
+    this.root = div("state-table", element("table", {}, element("thead", {}, element("tr", {}, heads)), this.body));
     this.body.addEventListener("click", ({ target }) => {
       const row = target.closest("tr");
       if (row) seek(Number(row.dataset.frame));
     });
   }
 
-  /** Show the rows around a frame.  played: a PlayedRun.  markers: [{frame, note}]. */
-  show(played, cursor, markers) {
+  /** Show the rows around a frame.  run: a Recording.  markers: [{frame, note}]. */
+  show(run, cursor, markers) {
     const first = Math.max(cursor - AROUND, 0);
-    const rows = played.states(first, Math.min(cursor + AROUND, played.inputs.length));
-    this.body.replaceChildren(...rows.map((ninja, i) => this.row(ninja, first + i, played, cursor, markers)));
+    const rows = run.states(first, Math.min(cursor + AROUND, run.frames));
+    this.body.replaceChildren(...rows.map((ninja, i) => this.row(ninja, first + i, run, cursor, markers)));
     const current = /** @type {HTMLElement} */ (this.body.children[cursor - first]);
     if (current) this.root.scrollTop = current.offsetTop - this.root.clientHeight / 2;
   }
 
-  row(ninja, frame, played, cursor, markers) {
-    const byte = played.inputs[frame] ?? 0;
+  row(ninja, frame, run, cursor, markers) {
+    const byte = run.inputs[frame] ?? 0;
     const buffer = (frames) => (frames < 0 ? "–" : frames);
     const cells = [
       frame,

@@ -1,7 +1,7 @@
 /* Storage of this browser (IndexedDB): opened levels, stored runs, best runs, runs of the planner, branches of the
- * input editor and drafts of the level editor.
+ * input editor, drafts of the level editor and targets.
  *
- *     const { number } = await addRun(level, { label, inputs, outcome, gold });
+ *     const { number } = await addRun(recording, label);
  *     for (const run of await storedRuns()) ...
  *
  * Tabs share the storage; a change dispatches "storechange" on the document of every tab.
@@ -9,9 +9,9 @@
 
 import { cardOf } from "../../../wasm/files.js";
 import { score } from "./clock.js";
-import { bytes, text } from "./recording.js";
+import { bytes, text } from "./arrays.js";
 
-const VERSION = 2; // 1 had neither plans nor branches
+const VERSION = 3; // 1 had neither plans nor branches, 2 had no targets
 const STORES = {
   levels: { keyPath: "id" }, // {id, card, map: bytes of the map file, order: by which they are sorted}
   runs: { keyPath: "number", autoIncrement: true },
@@ -19,6 +19,7 @@ const STORES = {
   plans: { keyPath: ["level", "objective"] }, // {level, objective, inputs, gold, frames}
   branches: { keyPath: "level" }, // {level, branches: [{name, inputs}]}
   drafts: { keyPath: "id" }, // {id, draft, saved, changed: time, ms}
+  targets: { keyPath: "id" }, // {id: of the game or beginning of a level's, frames or score}
 };
 const FORMAT = "nppsim browser data 1";
 const FULL =
@@ -41,10 +42,11 @@ channel.onmessage = () => document.dispatchEvent(new Event("storechange"));
  * @property {number | null} score - if it won
  */
 
+/** @type {Promise<IDBDatabase> | null} */
 let opening = null;
 
 function database() {
-  opening ??= new Promise((resolve, reject) => {
+  return (opening ??= new Promise((resolve, reject) => {
     const request = indexedDB.open("nppsim", VERSION);
     request.onupgradeneeded = () => {
       const { result } = request;
@@ -59,8 +61,7 @@ function database() {
   }).catch((error) => {
     opening = null;
     throw error;
-  });
-  return opening;
+  }));
 }
 
 function readable(error) {
@@ -113,12 +114,14 @@ export const removeLevels = (ids) => drop("levels", ids);
 // ---------------------------------------------------------------------------------------------------------------------
 // Runs
 
-/** Store a run.  @returns {Promise<StoredRun>} */
-export async function addRun({ id, map, category = null }, { label, inputs, outcome, gold }) {
-  const frames = inputs.length;
-  const level = { level: id, map: bytes(map), category };
-  const run = { label, ...level, inputs: Uint8Array.from(inputs), frames, outcome, gold, score: null };
-  if (outcome === "won") run.score = score(frames, gold);
+/** Store a run.  recording: Recording.  @returns {Promise<StoredRun>} */
+export async function addRun(recording, label = recording.label) {
+  const { level, frames, outcome } = recording;
+  const { id, map, category = null } = level;
+  const gold = recording.gold();
+  const played = { inputs: Uint8Array.from(recording.inputs), frames, outcome, gold };
+  const points = outcome === "won" ? score(frames, gold) : null;
+  const run = { label, level: id, map: bytes(map), category, ...played, score: points };
   const [number] = await put("runs", [run]);
   return { ...run, number };
 }
@@ -204,6 +207,15 @@ export const putDraft = (id, draft, saved) => put("drafts", [{ id, draft, saved,
 export const removeDrafts = (ids) => drop("drafts", ids);
 
 // ---------------------------------------------------------------------------------------------------------------------
+// Targets
+
+export const storedTargets = () => all("targets");
+
+/** Store targets instead of earlier ones. */
+export const putTargets = (targets) =>
+  change("targets", "readwrite", (store) => [store.clear(), ...targets.map((one) => store.put(one))]);
+
+// ---------------------------------------------------------------------------------------------------------------------
 // Everything as one file
 
 /** Return all data as the bytes of a file. */
@@ -226,12 +238,12 @@ export async function importAll(data) {
   } catch (error) {
     throw new Error(`The file of stored runs is damaged or cut off (${error.message}).`, { cause: error });
   }
-  const missing = Object.entries(STORES).find(
-    ([name, { keyPath }]) =>
-      !Array.isArray(content[name]) ||
-      !content[name].every((record) => [keyPath].flat().every((key) => record?.[key] !== undefined)),
-  );
-  if (missing) throw new Error(`The file of stored runs is damaged: its "${missing[0]}" cannot be read.`);
+  for (const [name, { keyPath }] of Object.entries(STORES)) {
+    const isRecord = (record) => [keyPath].flat().every((key) => record?.[key] !== undefined);
+    content[name] ??= []; // older files have fewer stores
+    if (!Array.isArray(content[name]) || !content[name].every(isRecord))
+      throw new Error(`The file of stored runs is damaged: its "${name}" cannot be read.`);
+  }
   const digest = ({ label, level, inputs }) => JSON.stringify([label, level, text(inputs)]);
   const known = new Set((await storedRuns()).map(digest));
   const runs = content.runs.filter((run) => !known.has(digest(run)));

@@ -3,9 +3,10 @@
 import { levelFromBytes } from "../../../wasm/level.js";
 import { replayToBytes } from "../../../wasm/files.js";
 import { features, post } from "./api.js";
-import { element, seconds, supportBanner } from "./elements.js";
+import { actionButton, div, element, seconds, supportBanner } from "./elements.js";
 import { fileName, saveFile } from "./library.js";
-import { bytes, text as base64 } from "./recording.js";
+import { addRun } from "./store.js";
+import { bytes, text as base64 } from "./arrays.js";
 
 /** Let the browser save a run as a replay file.  run: {map, inputs, outcome}.  format: "compact" or "attract". */
 export function saveRun({ map, inputs, outcome, level: id }, title, format) {
@@ -21,33 +22,30 @@ export function demonstrate({ map, inputs, category }) {
   return post("demonstrations", { map: base64(bytes(map)), inputs: base64(inputs), category: category ?? "" });
 }
 
-/** Show the dialog for the run of a LiveGame; resolves when it is closed. */
-export async function storeDialog(game) {
+/** Show the dialog for a Recording; resolves when it is closed. */
+export async function storeDialog(recording) {
   const { demonstrations: writes } = await features();
-  const { o, f } = game.frame;
+  const { level, outcome, frames } = recording;
   const field = element("input", {
     type: "text",
     maxlength: 100,
-    value: `my run, ${seconds(f)}`,
+    value: `my run, ${seconds(frames)}`,
     "aria-label": "Name",
     autocomplete: "off",
   });
   const status = element("p", { class: "small", role: "status" });
-  const close = element("button", { type: "button", text: "Close", onclick: () => dialog.close() });
+  const close = actionButton("Close", () => dialog.close());
   const dialog = element("dialog", { class: "store-dialog", "aria-label": "Store this run" });
-  const ending = { won: "finishes the level", died: "ends in death", running: "stops before the exit" }[o];
+  const ending = { won: "finishes the level", died: "ends in death", running: "stops before the exit" }[outcome];
 
   const store = async () => {
     let stored;
     try {
-      stored = await game.store(field.value.trim() || "my run");
+      stored = await addRun(recording, field.value.trim() || "my run");
     } catch (error) {
-      const run = { level: game.level.id, map: game.level.map, outcome: o, inputs: Uint8Array.from(game.run.inputs) };
-      const save = element("button", {
-        type: "button",
-        text: "Save the run as a replay file",
-        onclick: () => saveRun(run, game.level.name, "compact"),
-      });
+      const inputs = Uint8Array.from(recording.inputs);
+      const run = { level: level.id, map: level.map, outcome, inputs };
+      const save = actionButton("Save the run as a replay file", () => saveRun(run, level.name, "compact"));
       status.replaceChildren(error.message, " ", save);
       status.className = "small bad";
       return;
@@ -76,9 +74,10 @@ export async function storeDialog(game) {
         : "";
       status.textContent = `Added: ${added.file}.${how} ${d.recordings} of ${d.wanted} recordings for a training.`;
     };
-    const demonstration =
-      writes && o === "won" ? act("Add to my demonstrations", add, { class: "primary", id: "demonstrate" }) : null;
-    const title = game.level.name;
+    const isDemonstration = writes && outcome === "won";
+    const primary = { class: "primary", id: "demonstrate" };
+    const demonstration = isDemonstration ? act("Add to my demonstrations", add, primary) : null;
+    const title = level.name;
     const replay = act("Replay file", () => saveRun(stored, title, "compact"), {
       title: "to watch here, or to train on",
     });
@@ -88,16 +87,15 @@ export async function storeDialog(game) {
         class: "muted",
         text: `Stored in this browser: ${seconds(stored.frames)}, ${ending}. To use it elsewhere:`,
       }),
-      supportBanner(game.level) ?? "",
-      element(
-        "div",
-        { class: "bar" },
+      supportBanner(level) ?? "",
+      div(
+        "bar",
         demonstration,
         replay,
         act("Attract file", () => saveRun(stored, title, "attract"), { title: "to watch in the real game" }),
       ),
       status,
-      element("div", { class: "bar" }, element("span", { class: "spacer" }), close),
+      div("bar", element("span", { class: "spacer" }), close),
     );
     (demonstration ?? replay).focus();
   };
@@ -112,14 +110,13 @@ export async function storeDialog(game) {
       },
     },
     element("h2", { text: "Store this run" }),
-    element("p", { class: "muted", text: `${seconds(f)}, ${ending}.` }),
+    element("p", { class: "muted", text: `${seconds(frames)}, ${ending}.` }),
     element("label", {}, "Name ", field),
     status,
-    element(
-      "div",
-      { class: "bar" },
+    div(
+      "bar",
       element("button", { type: "submit", class: "primary", text: "Store" }),
-      element("button", { type: "button", text: "Cancel", onclick: () => dialog.close() }),
+      actionButton("Cancel", () => dialog.close()),
     ),
   );
   dialog.append(form);

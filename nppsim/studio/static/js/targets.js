@@ -6,9 +6,9 @@
  * A line has an id of the game, or the beginning of a level's id, and a number; # begins a comment.
  */
 
-import { best } from "./store.js";
+import { seconds } from "./elements.js";
+import { best, putTargets, storedTargets } from "./store.js";
 
-const STORE = "nppsim.targets";
 // an id begins with neither $ nor other signs of a campaign file
 const LINE = /^([\w?!][\w-]*)[\s,;]+(score[\s,;]+)?(\d+(?:\.\d+)?)$/i;
 
@@ -20,42 +20,38 @@ const LINE = /^([\w?!][\w-]*)[\s,;]+(score[\s,;]+)?(\d+(?:\.\d+)?)$/i;
 /** Return whether a file is a table of targets. */
 export function isTargets(text) {
   const lines = contents(text);
-  return lines.length > 0 && lines.every(([, line]) => LINE.test(line));
+  return lines.length > 0 && lines.every((line) => LINE.test(line));
 }
 
 /** Store the targets of a file instead of earlier ones; return their number. */
-export function setTargets(text) {
-  const targets = {};
-  for (const [, line] of contents(text)) {
-    const [, id, isScore, number] = LINE.exec(line);
-    targets[id.toLowerCase()] = isScore ? { score: Number(number) } : { frames: Math.round(60 * Number(number)) };
-  }
-  localStorage.setItem(STORE, JSON.stringify(targets));
-  return Object.keys(targets).length;
+export async function setTargets(text) {
+  const targets = contents(text).map((line) => {
+    const [, id, isScore, number] = LINE.exec(line) ?? [];
+    const value = isScore ? { score: Number(number) } : { frames: Math.round(60 * Number(number)) };
+    return { id: id.toLowerCase(), ...value };
+  });
+  await putTargets(targets);
+  return targets.length;
 }
 
 const contents = (text) =>
   text
     .split(/\r?\n/)
-    .map((line, i) => /** @type {[number, string]} */ ([i, line.replace(/#.*/, "").trim()]))
-    .filter(([, line]) => line);
+    .map((line) => line.replace(/#.*/, "").trim())
+    .filter(Boolean);
 
 /** Return a function that returns the target of a level (its card), or null.
- *  @returns {(card: {id: string, code: string}) => Target | null} */
-export function storedTargets() {
-  const targets = JSON.parse(localStorage.getItem(STORE) ?? "{}");
-  const ids = Object.keys(targets).filter((id) => /^[0-9a-f]{8,}$/.test(id));
-  return ({ id, code }) =>
-    targets[code.toLowerCase()] ?? targets[ids.find((beginning) => id.startsWith(beginning)) ?? ""] ?? null;
-}
-
-export function removeTargets() {
-  localStorage.removeItem(STORE);
+ *  @returns {Promise<(card: {id: string, code: string}) => Target | null>} */
+export async function targetsByLevel() {
+  const stored = await storedTargets();
+  const codes = new Map(stored.map((one) => [one.id, one]));
+  const ids = stored.filter(({ id }) => /^[0-9a-f]{8,}$/.test(id));
+  return ({ id, code }) => codes.get(code.toLowerCase()) ?? ids.find((one) => id.startsWith(one.id)) ?? null;
 }
 
 /** Return the text of a target.  @param {Target} target */
 export function targetText({ frames, score }) {
-  return score === undefined ? `${(frames / 60).toFixed(3)} s` : `score ${score}`;
+  return frames === undefined ? `score ${score}` : seconds(frames);
 }
 
 /** Return whether the best runs of people on a level reach its target.

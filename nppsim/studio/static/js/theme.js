@@ -5,7 +5,7 @@ const COLOURS = "nppsim.colours";
 
 function chosenTheme() {
   const stored = localStorage.getItem(THEME.store);
-  return THEME.choices.includes(stored) ? stored : "auto";
+  return THEME.choices.find((one) => one === stored) ?? "auto";
 }
 
 export function themeSwitch(button) {
@@ -27,9 +27,9 @@ export function themeSwitch(button) {
 /** Fill a select element with the colour schemes of colours.css (nppsim/pictures/schemes.py). */
 export function coloursSwitch(select) {
   const sheet = [...document.styleSheets].find(({ href }) => href?.endsWith("/colours.css"));
-  const names = [...sheet.cssRules].map(({ cssText }) => /"(\w+)"/.exec(cssText)[1]);
+  const names = [...(sheet?.cssRules ?? [])].flatMap(({ cssText }) => /"(\w+)"/.exec(cssText)?.[1] ?? []);
   const stored = localStorage.getItem(COLOURS);
-  const chosen = names.includes(stored) ? stored : names[0];
+  const chosen = names.find((one) => one === stored) ?? names[0];
   select.append(...names.map((name) => new Option(name, name, false, name === chosen)));
   select.addEventListener("change", () => {
     localStorage.setItem(COLOURS, select.value);

@@ -9,37 +9,12 @@ const HALF = TILE / 2;
 export const STAGE = { width: 1056, height: 600, columns: 44, rows: 25 }; // px and tiles, with the border of one tile
 export const NUM_TILES = 38; // higher tile ids have no geometry
 
-const SQUARE = [
-  [0, 0],
-  [24, 0],
-  [24, 24],
-  [0, 24],
-]; // clockwise on screen, like all loops
+const SQUARE = [[0, 0], [24, 0], [24, 24], [0, 24]]; // clockwise on screen, like all loops
 const HALVES = {
-  2: [
-    [0, 0],
-    [24, 0],
-    [24, 12],
-    [0, 12],
-  ],
-  3: [
-    [12, 0],
-    [24, 0],
-    [24, 24],
-    [12, 24],
-  ],
-  4: [
-    [0, 12],
-    [24, 12],
-    [24, 24],
-    [0, 24],
-  ],
-  5: [
-    [0, 0],
-    [12, 0],
-    [12, 24],
-    [0, 24],
-  ],
+  2: [[0, 0], [24, 0], [24, 12], [0, 12]],
+  3: [[12, 0], [24, 0], [24, 24], [12, 24]],
+  4: [[0, 12], [24, 12], [24, 24], [0, 24]],
+  5: [[0, 0], [12, 0], [12, 24], [0, 24]],
 };
 // Slopes as lines from (x1, y1) to (x2, y2); the left side of the line (on screen) is solid.
 const SLOPES = {
@@ -66,12 +41,7 @@ const SLOPES = {
 };
 // Quarter circles of radius 24.  For tiles 10 to 13 the disc around this corner is solid, for 14 to 17 the rest of the
 // tile.
-const CORNERS = [
-  [0, 0],
-  [24, 0],
-  [24, 24],
-  [0, 24],
-];
+const CORNERS = [[0, 0], [24, 0], [24, 24], [0, 24]];
 
 /** Return the edges of a tile's solid part, clockwise: [x1, y1, x2, y2], or [x1, y1, x2, y2, cx, cy, backwards] for an
  *  arc. */
@@ -121,11 +91,7 @@ function cut(points, line) {
 function quarter(corner, convex) {
   const [k, a, b] = [CORNERS[corner], CORNERS[(corner + 1) % 4], CORNERS[(corner + 3) % 4]];
   const [cx, cy] = convex ? k : CORNERS[(corner + 2) % 4];
-  return [
-    [...k, ...a],
-    [...a, ...b, cx, cy, !convex],
-    [...b, ...k],
-  ];
+  return [[...k, ...a], [...a, ...b, cx, cy, !convex], [...b, ...k]];
 }
 
 /** Split an edge at the half-cell grid, so that equal edges of neighbours can be removed. */

@@ -113,6 +113,7 @@ function mark(c, x, top, colours) {
 
 /** Yield the intervals [from, to) of frames in which a key is down. */
 function* stretches(inputs, bit) {
+  /** @type {number | null} */
   let from = null;
   for (let f = 0; f <= inputs.length; f++) {
     const down = f < inputs.length && (inputs[f] & bit) !== 0;

@@ -4,13 +4,12 @@
 import { get, isSite } from "./api.js";
 import { Deaths } from "./deaths.js";
 import { difference } from "./differences.js";
-import { element, table } from "./elements.js";
+import { actionButton, div, element, selectOf, table } from "./elements.js";
 import { loadLevel } from "./engine.js";
-import { allLevels } from "./library.js";
+import { allLevels, allRuns } from "./library.js";
+import { PLANNERS } from "./planner.js";
 import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
-import { text as base64 } from "./recording.js";
-import { storedRuns } from "./store.js";
 import { Watching } from "./watching.js";
 
 const MOST_RUNS = 6;
@@ -36,24 +35,9 @@ export async function show(root, studio, id, clock = "") {
     studio.go(`#/watch/${levels[0].id}`);
     return undefined;
   }
-  const [level, agents, { replays }, runs] = await Promise.all([
-    loadLevel(id),
-    get("agents"),
-    get("replays"),
-    storedRuns(),
-  ]);
-  const recorded = (list, request) =>
-    list.filter((one) => one.level === id).map((one) => ({ label: one.label, request: request(one) }));
-  const view = new Watch(root, studio, {
-    level,
-    levels,
-    clock,
-    ...agents,
-    recorded: [
-      ...recorded(runs, ({ label, inputs }) => ({ label, inputs: base64(inputs) })),
-      ...recorded(replays, ({ number }) => ({ replay: number })),
-    ],
-  });
+  const [level, agents, runs] = await Promise.all([loadLevel(id), get("agents"), allRuns()]);
+  const recorded = runs.filter((run) => run.level === id);
+  const view = new Watch(root, studio, { level, levels, clock, ...agents, recorded });
   return () => view.destroy();
 }
 
@@ -67,10 +51,7 @@ class Watch {
     this.back = () => studio.go(location.hash);
     document.addEventListener("studioback", this.back);
     this.panels = new DecisionPanels({
-      seek: (frame) => {
-        this.watching.player.pause();
-        this.watching.player.seek(Math.round(frame));
-      },
+      seek: (frame) => this.watching.seek(frame),
       changed: () => this.watching.player?.seek(this.watching.player.frame),
     });
     this.deaths = new Deaths({
@@ -89,7 +70,7 @@ class Watch {
     });
     const request = (agent) => ({ agent, seed: 1, deterministic: false, live: clock });
     this.requests = agents.slice(0, INITIAL_AGENTS).map(request);
-    if (!this.requests.length) this.requests = [{ planner: true }];
+    if (!this.requests.length) this.requests = [{ planner: "time" }];
     this.begin();
   }
 
@@ -102,9 +83,9 @@ class Watch {
   }
 
   build(root, whyNone) {
-    const stage = element("div", { class: "watching" });
+    const stage = div("watching");
     this.list = element("ul", { class: "players" });
-    this.adding = element("div", { class: "bar" });
+    this.adding = div("bar");
     this.again = element("input", { type: "checkbox", onchange: () => this.settled() });
     this.difference = element("section", { class: "panel", hidden: true });
     const here = this.levels.findIndex(({ id }) => id === this.level.id);
@@ -121,9 +102,8 @@ class Watch {
     const who = element(
       "section",
       { class: "panel who" },
-      element(
-        "div",
-        { class: "bar" },
+      div(
+        "bar",
         element("h2", { text: this.level.name }),
         step(-1, "‹", "the level before"),
         step(1, "›", "the next level"),
@@ -131,30 +111,16 @@ class Watch {
       whyNone && element("p", { class: "small warn", text: whyNone }),
       this.list,
       this.adding,
-      element(
-        "div",
-        { class: "bar" },
-        element("button", {
-          type: "button",
-          class: "primary",
-          text: "Again",
-          title: "with other random numbers",
-          onclick: () => this.nextTry(),
-        }),
+      div(
+        "bar",
+        actionButton("Again", () => this.nextTry(), { class: "primary", title: "with other random numbers" }),
         element("label", { class: "small" }, this.again, "repeat"),
         element("span", { class: "spacer" }),
         element("a", { class: "small", href: `#/play/${this.level.id}`, text: "play it" }),
       ),
     );
     const deaths = this.agents.length ? this.deaths.panel : null;
-    root.replaceChildren(
-      element(
-        "div",
-        { class: "split" },
-        stage,
-        element("div", { class: "panels" }, who, ...this.panels.all, this.difference, deaths),
-      ),
-    );
+    root.replaceChildren(div("split", stage, div("panels", who, ...this.panels.all, this.difference, deaths)));
     return stage;
   }
 
@@ -187,26 +153,17 @@ class Watch {
     this.list.replaceChildren(...this.requests.map((request, index) => this.row(request, index)));
     const choices = [
       ...this.agents.map((agent) => [agent.name, { agent, seed: 1, deterministic: false, live: "" }]),
-      ["the planner", { planner: true }],
-      ["the planner (score)", { planner: "score" }],
-      ["the planner (all gold)", { planner: "all-gold" }],
-      ...this.recorded.slice(0, MOST_OFFERED).map(({ label, request }) => [label, request]),
+      ...Object.entries(PLANNERS).map(([planner, name]) => [`the ${name}`, { planner }]),
+      ...this.recorded.slice(0, MOST_OFFERED).map(({ label, path }) => [label, { path }]),
     ];
-    const select = element(
-      "select",
-      { "aria-label": "Who else" },
-      choices.map(([text], i) => element("option", { value: i, text })),
-    );
+    const select = selectOf("Who else", choices.map(([text], i) => [i, text]));
     const add = () => {
       const request = { ...choices[Number(select.value)][1] };
       if ("seed" in request) request.seed += this.requests.filter(({ agent }) => agent === request.agent).length;
       this.requests = [...this.requests, request];
       this.begin();
     };
-    this.adding.replaceChildren(
-      select,
-      element("button", { type: "button", text: "Add", disabled: this.requests.length >= MOST_RUNS, onclick: add }),
-    );
+    this.adding.replaceChildren(select, actionButton("Add", add, { disabled: this.requests.length >= MOST_RUNS }));
   }
 
   row(request, index) {
@@ -216,26 +173,19 @@ class Watch {
       this.requests = this.requests.map((one, i) => (i === index ? { ...one, ...values } : one));
       this.begin();
     };
-    const drop = element("button", {
-      type: "button",
-      class: "quiet icon",
-      "aria-label": "remove",
-      title: "remove",
-      text: "×",
-      disabled: this.requests.length < 2,
-      onclick: () => {
+    const drop = actionButton(
+      "×",
+      () => {
         this.requests = this.requests.filter((_, i) => i !== index);
         this.begin();
       },
-    });
+      { class: "quiet icon", "aria-label": "remove", title: "remove", disabled: this.requests.length < 2 },
+    );
     const { agent } = request;
     const choices = isSite ? CHOICES : [...CHOICES, ...LIVE_CHOICES];
     const chosen = request.live || (request.deterministic ? "greedy" : "draws");
-    const same = (other) => JSON.stringify(other.request) === JSON.stringify(request);
     const name =
-      agent?.name ??
-      { true: "planner", score: "planner (score)", "all-gold": "planner (all gold)" }[request.planner] ??
-      this.recorded.find(same)?.label;
+      agent?.name ?? PLANNERS[request.planner] ?? this.recorded.find(({ path }) => path === request.path)?.label;
     const how =
       agent &&
       element(
@@ -259,33 +209,22 @@ class Watch {
       "li",
       {},
       element("div", { title: about }, dot, element("span", { class: "name", text: name ?? "?" }), drop),
-      agent && element("div", {}, seed, how),
+      agent && div("", seed, how),
     );
   }
 
   /** Compare the first run with the others. */
-  compare([first, ...others]) {
+  compare(runs) {
+    const [first, ...others] = runs;
     this.difference.hidden = true;
     for (const other of others) {
-      const labels = [first, other].map(({ index }) => this.watching.player.runs[index].recording.label);
-      this.showDifference(labels, difference(this.level, first.played.inputs, other.played.inputs));
+      this.showDifference(first.run.label, other.run.label, difference(this.level, first.run.inputs, other.run.inputs));
     }
   }
 
-  showDifference(labels, { inputs_part: inputs, positions_part: positions, marks, total }) {
-    const [first, other] = labels;
+  showDifference(first, other, { inputs_part: inputs, positions_part: positions, marks, total }) {
     const jump = (frame) =>
-      frame === null
-        ? "never"
-        : element("button", {
-            type: "button",
-            class: "quiet",
-            text: `frame ${frame}`,
-            onclick: () => {
-              this.watching.player.pause();
-              this.watching.player.seek(frame);
-            },
-          });
+      frame === null ? "never" : actionButton(`frame ${frame}`, () => this.watching.seek(frame), { class: "quiet" });
     const lead = (frames) => (frames === null ? "–" : `${frames > 0 ? "+" : ""}${frames}`);
     const rows = marks.map(({ remaining_px: left, frame_a: frame, lead: ahead }) =>
       element(
@@ -304,9 +243,8 @@ class Watch {
         element("summary", { text: "Frames gained along the path" }),
         table(["left", first, "leads by"], {}, element("tbody", {}, rows)),
       );
-    const parts = element(
-      "div",
-      {},
+    const parts = div(
+      "",
       element("h3", { text: `${first} – ${other}` }),
       element(
         "dl",

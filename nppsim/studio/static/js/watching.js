@@ -1,19 +1,19 @@
 /* Shows runs of one level while they are played: a player, and the panels of the agents' decisions.
  *
  *     const watching = new Watching(root, level, { failed, panels });
- *     watching.show([{ agent, seed: 1, deterministic: false }, { planner: true }, { replay: 3 }]);
+ *     watching.show([{ agent, seed: 1, deterministic: false }, { planner: "time" }, { path: "replays/3" }]);
  *     watching.destroy();
  */
 
 import { play } from "./agents.js";
-import { get, whileCompiling } from "./api.js";
+import { whileCompiling } from "./api.js";
+import { findRun } from "./library.js";
 import { DecisionLog } from "./decision_panels.js";
-import { PlayedRun } from "./documents.js";
 import { draw, gridPicture, pathPicture } from "./overlays.js";
 import { PLANNERS, levelOf, planned } from "./planner.js";
 import { Player, RUN_COLOURS } from "./player.js";
-import { concatenated } from "./arrays.js";
-import { bytes, emptyRun } from "./recording.js";
+import { bytes, concatenated } from "./arrays.js";
+import { Recording } from "./recording.js";
 import { addBest } from "./store.js";
 
 const REWARD_FRAMES = 40; // frames for which a reward is displayed
@@ -21,37 +21,44 @@ const HIDDEN_TERMS = new Set(["time", "shaping", "closest"]); // terms of almost
 const HEAT = { cell: 12, columns: 88, rows: 50 };
 
 export class Watching {
-  /** root: element for the player.  level: level document.  panels: panels of decisions, or null.
-   *  changed: called when a run begins, ends or fails.
-   *  ended: called with the runs that have not failed when all have ended. */
-  constructor(root, level, { failed, panels = null, changed = () => {}, ended = (_) => {} }) {
+  /** @type {Player} */
+  player; // of the runs that are shown
+  stopPolling = () => {};
+
+  /**
+   * @param {HTMLElement} root - for the player
+   * @param {any} level - level document
+   * @param {{failed: (error: Error) => void, panels: import("./decision_panels.js").DecisionPanels,
+   *   changed: () => void, ended?: (runs: any[]) => void}} on - changed: called when a run begins, ends or fails.
+   *   ended: called with the runs that have not failed when all have ended
+   */
+  constructor(root, level, { failed, panels, changed, ended = () => {} }) {
     this.level = level;
     this.failed = failed;
     this.panels = panels;
     this.changed = changed;
     this.ended = ended;
     this.root = root;
-    this.player = null;
     this.heat = null;
     this.paths = new Map();
     this.runs = [];
     this.work = new AbortController(); // ends the work for earlier runs
   }
 
-  /** Show runs: {agent: card, seed, deterministic, live: clock of live play or ""}, {planner: true or objective},
-   *  {replay: number}, {recording: number} or {label, inputs}. */
+  /** Show runs: {agent: card, seed, deterministic, live: clock of live play or ""}, {planner: objective} or {path: of a
+   *  run}. */
   show(requests) {
     this.work.abort();
     this.work = new AbortController();
     this.player?.destroy();
-    this.runs = requests.map((request) => ({ request, index: null, played: null, log: null, over: null, error: null }));
+    this.runs = requests.map((request) => ({ request, index: null, run: null, log: null, over: null, error: null }));
     this.paths = new Map();
     this.root.replaceChildren();
     this.player = new Player(this.root, { level: this.level });
     this.player.overlay = (frame) => this.overlay(frame);
     this.player.growing = true;
     this.player.state.textContent = "getting ready …";
-    this.stopPolling?.();
+    this.stopPolling();
     this.stopPolling = whileCompiling((text) => (this.player.state.textContent = text));
     const { signal } = this.work;
     for (const one of this.runs) this.play(one, signal).catch((error) => signal.aborted || this.fail(one, error));
@@ -60,8 +67,14 @@ export class Watching {
 
   destroy() {
     this.work.abort();
-    this.stopPolling?.();
+    this.stopPolling();
     this.player?.destroy();
+  }
+
+  /** Stop at a frame. */
+  seek(frame) {
+    this.player.pause();
+    this.player.seek(Math.round(frame));
   }
 
   get done() {
@@ -74,8 +87,8 @@ export class Watching {
       const { label, inputs } = await this.inputsOf(one.request, signal);
       signal.throwIfAborted();
       this.begin(one, label);
-      this.extend(one, inputs);
-      this.end(one, one.played.game.outcome);
+      this.extend(one, bytes(inputs));
+      this.end(one, one.run.outcome);
       return;
     }
     for await (const message of play(agent, { ...request, levels: [levelOf(this.level)] }, signal)) {
@@ -87,41 +100,37 @@ export class Watching {
     }
   }
 
-  /** Return {label, inputs} of a run of the planner, a replay or a recording. */
+  /** Return {label, inputs} of a run of the planner, or of one that is stored. */
   async inputsOf(request, signal) {
-    if (request.planner) {
-      const objective = request.planner === true ? "time" : request.planner;
-      const plan = await planned(this.level, objective, { signal });
-      if (!plan) throw new Error("the planner found no run of this level");
-      return { label: PLANNERS[objective], inputs: plan.inputs };
-    }
-    const [[kind, number]] = Object.entries(request);
-    const { label, inputs } = "inputs" in request ? request : await get(`${kind}s/${number}/run`);
-    return { label, inputs: bytes(inputs) };
+    const { planner, path } = request;
+    if (path) return findRun(path);
+    const plan = await planned(this.level, planner, { signal });
+    if (!plan) throw new Error("the planner found no run of this level");
+    return { label: PLANNERS[planner], inputs: plan.inputs };
   }
 
   begin(one, label, layout = null) {
     this.stopPolling();
     one.index = this.player.runs.length;
-    one.played = new PlayedRun(this.level);
-    one.played.edit(0, []);
     one.log = layout && new DecisionLog(layout);
     const number = this.runs.indexOf(one);
-    this.player.add(emptyRun(label, RUN_COLOURS[number % RUN_COLOURS.length], this.level.start));
+    one.run = new Recording(this.level, { label, colour: RUN_COLOURS[number % RUN_COLOURS.length] });
+    this.player.add(one.run);
     if (one.request.live) this.player.runs[one.index].decisions = one.log.decisions;
     if (number === 0) this.player.follow(one.index); // also if another run was ready earlier
     if (this.player.runs.length === 1) this.player.play();
   }
 
   extend(one, inputs) {
-    this.player.extend(one.index, [one.played.extend(inputs)]);
-    if (one.log && this.followed === one) this.panels?.updateCharts();
+    one.run.play(inputs);
+    this.player.update(one.index);
+    if (one.log && this.followed === one) this.panels.updateCharts();
   }
 
   /** End a run; the outcome may be a time-out, which the simulator does not know. */
   end(one, outcome) {
     one.over = outcome;
-    this.player.runs[one.index].recording.outcome = outcome;
+    one.run.outcome = outcome;
     this.score(one);
     this.settle();
   }
@@ -146,19 +155,17 @@ export class Watching {
   }
 
   /** Add an agent's run that has won to the best runs. */
-  score({ request: { agent }, index, over }) {
+  score({ request: { agent }, run, over }) {
     if (!agent || over !== "won") return;
-    const { recording } = this.player.runs[index];
-    const { frames } = recording;
-    const run = { kind: "agent", name: agent.name, frames, gold: recording.gold(frames) };
-    addBest(this.level.id, run).catch(this.failed);
+    const { frames } = run;
+    addBest(this.level.id, { kind: "agent", name: agent.name, frames, gold: run.gold() }).catch(this.failed);
   }
 
   /** Return the drawing functions for a frame; also report the frame to the panels. */
   overlay(frame) {
     const one = this.followed;
-    if (this.panels && this.panels.log !== (one?.log ?? null)) this.panels.set(one?.log ?? null);
-    this.panels?.seek(frame);
+    if (this.panels.log !== (one?.log ?? null)) this.panels.set(one?.log ?? null);
+    this.panels.seek(frame);
     const decision = one?.log?.at(frame);
     return {
       under: (pen) => this.under(pen, one, frame, decision),
@@ -171,8 +178,8 @@ export class Watching {
       pen.context.imageSmoothingEnabled = true;
       pen.context.drawImage(this.heat, 0, 0, HEAT.columns * HEAT.cell, HEAT.rows * HEAT.cell);
     }
-    if (!decision || !this.panels) return;
-    const at = this.player.runs[one.index].recording.points[decision.f];
+    if (!decision) return;
+    const at = one.run.points[decision.f];
     if (this.panels.chosen.has("paths")) {
       const paths = one.log.pathsAt(frame);
       if (paths && !this.paths.has(paths)) this.paths.set(paths, pathPicture(paths.lengths));
@@ -184,16 +191,16 @@ export class Watching {
   }
 
   over(pen, one, frame, decision) {
-    if (!decision || !this.panels) return;
-    const { recording } = this.player.runs[one.index];
+    if (!decision) return;
+    const { points, frames } = one.run;
     if (this.panels.chosen.has("hazards") && "hazards" in decision.s) {
-      draw.hazards(pen, recording.points[decision.f], decision.s, one.log.layout);
+      draw.hazards(pen, points[decision.f], decision.s, one.log.layout);
     }
     for (let i = decision.index; i >= 0; i--) {
       const { r } = one.log.decisions[i];
-      const end = one.log.decisions[i + 1]?.f ?? recording.frames;
+      const end = one.log.decisions[i + 1]?.f ?? frames;
       if (frame - end > REWARD_FRAMES) break;
-      if (frame >= end) this.drawRewards(pen, recording.points[end], r, (frame - end) / REWARD_FRAMES);
+      if (frame >= end) this.drawRewards(pen, points[end], r, (frame - end) / REWARD_FRAMES);
     }
   }
 

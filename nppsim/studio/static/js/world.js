@@ -1,33 +1,23 @@
-/* State of a level's entities and of the ninja, from a stream of frame documents. */
+/* State of a level's entities and of the ninja, as they are drawn. */
 
 import { MOVING } from "./figures.js";
 import { Gait } from "./ninja.js";
 
-/** looks: look of each entity (figures.js).  ninja: look of the ninja.  frame: the last frame document.
- *  version: increases when a static entity changes. */
+/** looks: look of each entity (figures.js).  ninja: look of the ninja.  version: increases when a static entity
+ *  changes. */
 export class World {
   constructor(level) {
-    this.level = level;
+    this.entities = level.entities;
     this.version = 0;
-    this.reset();
-  }
-
-  reset() {
     this.looks = [];
-    this.gait = new Gait();
-    this.apply(this.level.start);
-  }
-
-  apply(frame) {
-    for (const [index, values] of Object.entries(frame.c)) this.change(Number(index), values);
-    this.ninja = this.gait.after(frame.n, frame.i);
-    this.frame = frame;
+    this.ninja = new Gait().after(level.start.ninja, 0);
+    level.start.looks.forEach((look, index) => this.change(index, look));
   }
 
   /** Apply the new state of an entity: [bits, x, y], for lasers, turrets and shooting drones also the aim
    *  (figures.js). */
   change(index, [bits, x, y, ...aim]) {
-    const entity = this.level.entities[index];
+    const entity = this.entities[index];
     const own = (bits >> 1) & 7;
     this.looks[index] = {
       x,
