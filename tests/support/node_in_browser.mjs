@@ -48,7 +48,7 @@ export function createHash() {
   const bytes = (data) => (typeof data === "string" ? new TextEncoder().encode(data) : data);
   const hash = {
     update(data) {
-      parts.push(...bytes(data));
+      for (const byte of bytes(data)) parts.push(byte); // a spread would exceed the stack with large arrays
       return hash;
     },
     digest: () => sha256(parts),

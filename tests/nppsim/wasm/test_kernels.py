@@ -18,7 +18,7 @@ import pytest
 from nppsim import BatchSimulator, Level, LevelBank, simulate
 from nppsim.decision import make_states
 from nppsim.generate import CATEGORIES, generate
-from nppsim.levels.level_set import LevelSet
+from nppsim.levels.campaign import levels_from_bytes
 from nppsim.observe.layout import ALL, VISION_FREE
 from nppsim.planner import goal_sequence, plan
 from nppsim.replays.replay_set import ReplaySet
@@ -103,8 +103,8 @@ def test_levels_with_all_entities_give_equal_bytes():
 @needs_node
 @pytest.mark.parametrize("file", sorted(CAMPAIGN.glob("S*.txt")), ids=lambda path: path.name)
 def test_official_levels_give_equal_bytes(file):
-    levels = LevelSet.at(file)
-    assert differences([levels[i] for i in range(0, len(levels), max(len(levels) // LEVELS, 1))]) == []
+    levels = list(levels_from_bytes(file.read_bytes(), file.name)[0].values())  # without a damaged line of SL2.txt
+    assert differences(levels[:: max(len(levels) // LEVELS, 1)]) == []
 
 
 @needs_node
