@@ -39,6 +39,11 @@ def test_time_is_reached_at_the_clock_and_score_with_gold():
     assert not Target(score=83.45).is_reached(754, 2)
 
 
+def test_missing_file_is_an_error_with_its_name(tmp_path):
+    with pytest.raises(ConfigError, match="none.txt"):
+        Targets(tmp_path / "none.txt")
+
+
 @pytest.mark.parametrize("text", ["S-C-12-03", "S-C-12-03 fast", "$Title#00 12"])
 def test_line_of_another_form_is_an_error(tmp_path, text):
     with pytest.raises(ConfigError, match="line 2"):

@@ -11,7 +11,7 @@ from nppsim.actions import ACTION_INPUT
 from nppsim.batch import BatchSimulator
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.reward import PRESETS, TERMS
-from nppsim.studio.agents import GROUP, AgentError, find_plugin
+from nppsim.studio.agents import CLOCKS, GROUP, AgentError, find_plugin
 from nppsim_agents.agents import checkpoints
 from rl.policy import architectures, checkpoint
 from rl.policy.architectures import Architecture
@@ -19,6 +19,7 @@ from rl.policy.backtracking import BacktrackingPlayer
 from rl.policy.checkpoint import CheckpointError
 from rl.policy.onnx import to_onnx
 from rl.policy.policy import build_policy
+from rl.search import live
 from rl.studio import agent as agent_module
 from rl.studio.agent import BATCH_EPISODES
 
@@ -66,6 +67,10 @@ def test_live_play_reports_thinking_and_plan(agent):
     assert decisions[0].thinks and not decisions[-1].thinks
     assert [one.ahead for one in decisions[-3:]] == [3, 2, 1]
     assert next(agent.play(straight())).ahead is None
+
+
+def test_clocks_of_the_studio_are_those_of_live_play():
+    assert tuple(live.CLOCKS) == CLOCKS
 
 
 def test_live_play_recurrent_policy_is_refused(tmp_path):

@@ -622,7 +622,10 @@ class InputEditor {
           panel("Marker", this.note),
           panel(
             "Text",
-            element("p", { class: "small muted", text: "frames,keys: L, R, J, S (self-destruct) · # note · *** stop" }),
+            element("p", {
+              class: "small muted",
+              text: "frames,keys: L, R, J, S (self-destruct) · # note · *** stop",
+            }),
             this.text,
             this.textStatus,
           ),

@@ -50,7 +50,8 @@ export function fromText(text) {
     if (content === BREAKPOINT) markers.push({ frame: frames, note: BREAKPOINT });
     if (content === "" || content === BREAKPOINT) return;
     const match = LINE.exec(content);
-    if (!match) throw new Error(`Line ${i + 1} is “${content.slice(0, 40)}”; write frames and keys, such as 12,R,J.`);
+    if (!match)
+      throw new Error(`Line ${i + 1} is “${content.slice(0, 40)}”; write frames and keys, such as 12,R,J.`);
     const held = Object.keys(KEYS).filter((letter) => match[2].toUpperCase().includes(letter));
     runs.push([Number(match[1]), held.reduce((byte, letter) => byte | KEYS[letter], 0)]);
     frames += Number(match[1]);
