@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run the benchmark of docs/benchmark.md: ``nppsim benchmark run|score|table|levels``.
+"""Run the benchmark of docs/benchmark.md: ``nppsim benchmark run|score|table|levels|generate``.
 
     python scripts/benchmark.py run CHECKPOINT --levels hard/dev --out mine
     python scripts/benchmark.py score mine

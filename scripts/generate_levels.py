@@ -9,7 +9,6 @@ same arguments.  With ``--report DIR``, the script only prints the variety of th
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 from nppsim import errors
@@ -57,7 +56,7 @@ def make(arguments: argparse.Namespace, workers: Workers) -> LevelSet:
             arguments.seed,
             difficulty=arguments.difficulty,
             exclude=[LevelSet.open(path) for path in arguments.exclude],
-            verify=partial(par_frames, min_path=arguments.min_path) if arguments.min_path else par_frames,
+            verify=par_frames,
             index_only=arguments.index_only,
             workers=workers.workers,
             cluster=workers.cluster,
@@ -100,8 +99,6 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Workers]:
     parser.add_flag(Setting(seed, flag="seed", aliases=("seeds",), kind=int, low=0))
     difficulty = "0 (easiest) to 1 (hardest) within each category; default: all difficulties"
     parser.add_flag(Setting(difficulty, flag="difficulty", kind=float, low=0, high=1))
-    path = "least length of the path from the spawn to the exit, px; shorter levels count as unfinished"
-    parser.add_flag(Setting(path, flag="min-path", kind=float, default=0.0, low=0))
     parser.add_settings(Workers)
     add("--out", "--output-dir", type=Path, metavar="DIR", help="folder of the level set")
     only = "write no files of levels, only the index, from which levels are generated when they are read"

@@ -26,6 +26,7 @@ SAVE_EVERY_S = 20.0  # seconds between saves; an interruption loses at most this
 MIN_PARALLEL = 20_000  # minimum number of levels for which worker processes save time
 MIN_PARALLEL_VERIFIED = 20  # the same for levels that are verified, which is slow
 
+Select = Callable[[Level], bool]
 Verify = Callable[[Level], int | None]
 Made = tuple[Level, LevelEntry]
 Candidate = tuple[Level, LevelEntry, str, bool]  # level, entry, fingerprint of the mirror image, finished
@@ -43,6 +44,7 @@ def make_level_set(
     *,
     difficulty: float | None = None,
     exclude: Sequence[LevelSet] = (),
+    select: Select | None = None,
     verify: Verify | None = None,
     index_only: bool = False,
     workers: int | None = None,
@@ -52,15 +54,16 @@ def make_level_set(
     """Generate a level set with ``count`` distinct levels of each category, or complete an interrupted one.
 
     A level and its mirror image count as the same.  The levels depend only on categories, count, seed, difficulty,
-    exclude and verify, not on the number of workers or on interruptions.
+    exclude, select and verify, not on the number of workers or on interruptions.
 
     path: a new folder, or one that this function wrote with the same seed and difficulty.
     seed: 0 or more; sets with different seeds use disjoint level seeds.
     difficulty: see ``recipe``.
     exclude: sets whose levels are not used.
+    select: function that returns whether to use a level; others are neither verified nor stored.
     verify: function that returns the par frames of a level, or None if the level cannot be finished.  Unfinished levels
-        do not count and are stored in the level set ``path / UNFINISHED``.  The function must be picklable for several
-        workers or a cluster.  Without ``verify``, ``par_frames`` is null in the index.
+        do not count and are stored in the level set ``path / UNFINISHED``.  Without ``verify``, ``par_frames`` is null in
+        the index.  For several workers or a cluster, both functions must be picklable.
     index_only: write no files of the levels, which are then generated when they are read.
     workers: number of processes; None: all available cores if there are enough levels.
     cluster: address of a Ray cluster to use instead of processes (``nppsim.parallel.cluster``).
@@ -91,7 +94,7 @@ def make_level_set(
             for category in dict.fromkeys(categories):
                 made = [entry.seed for entry in entries if entry.category == category and entry.seed is not None]
                 seeds = range(made[-1] + 1 if made else seed * STREAM, (seed + 1) * STREAM)
-                candidate = partial(_candidate, category, difficulty, verify)
+                candidate = partial(_candidate, category, difficulty, select, verify)
                 with executor.map(candidate, seeds, chunk=1 if verify else 64) as candidates:
                     _fill(path, category, len(made), count, candidates, used, progress, index_only)
         return LevelSet.open(path)
@@ -144,7 +147,7 @@ def _fill(
     category: str,
     have: int,
     count: int,
-    candidates: Iterator[Candidate],
+    candidates: Iterator[Candidate | None],
     used: set[str],
     progress: Callable[[str, int], None] | None,
     index_only: bool,
@@ -158,12 +161,16 @@ def _fill(
     misses, saved = 0, time.monotonic()
     try:
         while have + len(fresh) < count:
-            level, entry, mirrored, finished = next(candidates)
-            new = entry.fingerprint not in used and mirrored not in used
-            if new:
-                used.add(entry.fingerprint)
-                (fresh if finished else unfinished).append((level, entry))
-            if new and finished:
+            candidate = next(candidates)
+            made = False
+            if candidate is not None:
+                level, entry, mirrored, finished = candidate
+                new = entry.fingerprint not in used and mirrored not in used
+                made = new and finished
+                if new:
+                    used.add(entry.fingerprint)
+                    (fresh if finished else unfinished).append((level, entry))
+            if made:
                 misses = 0
                 if progress is not None:
                     progress(category, have + len(fresh))
@@ -200,8 +207,12 @@ def _save(path: Path, fresh: list[Made], unfinished: list[Made], index_only: boo
         LevelSet.append(folder, new, index_only=index_only)
 
 
-def _candidate(category: str, difficulty: float | None, verify: Verify | None, seed: int) -> Candidate:
+def _candidate(
+    category: str, difficulty: float | None, select: Select | None, verify: Verify | None, seed: int
+) -> Candidate | None:
     level, entry = generate(category, seed, difficulty)
+    if select is not None and not select(level):
+        return None
     par_frames = verify(level) if verify is not None else None
     entry = replace(entry, fingerprint=level.fingerprint, par_frames=None if par_frames is None else int(par_frames))
     return level, entry, mirror(level).fingerprint, verify is None or par_frames is not None

@@ -9,16 +9,18 @@ Gymnasium ids: ``nppsim/Npp-Easy-v1`` and ``nppsim/Npp-Hard-v1``.
 import hashlib
 import importlib
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from nppsim.bank import LevelBank
 from nppsim.errors import ConfigError, did_you_mean
 from nppsim.generate.make import make_level_set
+from nppsim.generate.resemblance import is_selected
 from nppsim.gym.env import NppEnv
 from nppsim.gym.vector_env import NppVectorEnv
 from nppsim.io.reading import read_object
+from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.planner import par_frames
@@ -40,7 +42,7 @@ DEFAULT_OBSERVATIONS: dict[str, tuple[str, ...]] = {  # of the environments
 NAMES = ("easy/train", "easy/dev", "easy/test", "hard/dev")
 HIDDEN = "hard/hidden"
 HARD_CATEGORY, HARD_MIN_PATH = "campaign_like", 1000.0  # px
-HIDDEN_COUNT = 1000
+HARD_SEEDS = {"hard/train": 63001, "hard/dev": 63002, "hard/test": 63003}
 HIDDEN_SHA256 = (
     "c52537dbcdf553995dc165963f046dab9ebaef33a0343d876c829566e9488af9"  # of the file with the seed of the hidden levels
 )
@@ -63,18 +65,49 @@ def folder_of(name: str) -> Path:
     return folder
 
 
-def make_hidden(seed_file: Path, out: Path, workers: int | None = None) -> LevelSet:
-    """Generate the hidden levels, or complete an interrupted generation.
+def generate_hard(
+    split: str | Path,
+    out: Path,
+    count: int,
+    workers: int | None = None,
+    cluster: str | None = None,
+    progress: Callable[[str, int], None] | None = None,
+) -> LevelSet:
+    """Generate the first levels of a hard split, or continue an interrupted generation.
 
-    seed_file: the file with the digest HIDDEN_SHA256, ``{"seed": N, "salt": TEXT}``.
-    workers: number of processes; None: all available cores.
-    Raises ConfigError for another file.
+    split: key of HARD_SEEDS, or for the hidden levels the file with the digest HIDDEN_SHA256,
+        ``{"seed": N, "salt": TEXT}``.
+    out: folder of the level set, which has an index only.
+    count: number of levels.
+    workers, cluster, progress: as in ``make_level_set``.
+    Raises ConfigError for another file, and GenerateError as ``make_level_set``.
     """
-    if hashlib.sha256(seed_file.read_bytes()).hexdigest() != HIDDEN_SHA256:
-        raise ConfigError(f"is not the file with SHA-256 {HIDDEN_SHA256}", "seed file", seed_file)
-    seed = read_object(seed_file, ConfigError, "restore it")["seed"]
-    verify = partial(par_frames, min_path=HARD_MIN_PATH)
-    return make_level_set(out, [HARD_CATEGORY], HIDDEN_COUNT, seed, verify=verify, index_only=True, workers=workers)
+    seed = HARD_SEEDS[split] if isinstance(split, str) else hidden_seed(split)
+    return make_level_set(
+        out,
+        [HARD_CATEGORY],
+        count,
+        seed,
+        select=is_hard,
+        verify=par_frames,
+        index_only=True,
+        workers=workers,
+        cluster=cluster,
+        progress=progress,
+    )
+
+
+def hidden_seed(file: Path) -> int:
+    """Read the seed of the hidden levels.  Raises ConfigError for another file."""
+    if hashlib.sha256(file.read_bytes()).hexdigest() != HIDDEN_SHA256:
+        raise ConfigError(f"is not the file with SHA-256 {HIDDEN_SHA256}", "seed file", file)
+    return int(read_object(file, ConfigError, "restore it")["seed"])
+
+
+def is_hard(level: Level) -> bool:
+    """Decide whether a candidate may become a hard level: a long path, and statistics like official levels."""
+    bank = LevelBank([level])
+    return bool(bank.reachable[0]) and bank.path_length[0] >= HARD_MIN_PATH and is_selected(level)
 
 
 def first_levels(levels: LevelSet, count: int | None, setting: str) -> LevelSet:

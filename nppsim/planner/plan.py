@@ -89,15 +89,10 @@ def _fast_run(level: Level, settings: PlannerSettings, budget: int, start: PlanS
     return None if solution is None else verified(bank, solution, start, simulated)
 
 
-def par_frames(level: Level, min_path: float = 0.0) -> int | None:
+def par_frames(level: Level) -> int | None:
     """Return the length in frames of the planner's run, or None if it finds no run.
 
     ``make_level_set`` accepts this function as its argument ``verify``.
-    min_path: return None for a level whose path from the spawn to the exit is shorter, px.
     """
-    if min_path:
-        bank = LevelBank([level])
-        if not bank.reachable[0] or bank.path_length[0] < min_path:
-            return None
     found = plan(level)
     return None if found is None else found.frames

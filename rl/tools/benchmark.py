@@ -6,6 +6,7 @@ run(parse(argv))
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,22 @@ import torch
 
 from nppsim.actions import FRAME_SKIP, NUM_ACTIONS
 from nppsim.errors import ConfigError
-from nppsim.gym.benchmark import HIDDEN, NAMES, TRACKS, first_levels, folder_of, level_set, make_hidden, track_of
+from nppsim.gym.benchmark import (
+    HARD_SEEDS,
+    HIDDEN,
+    NAMES,
+    TRACKS,
+    first_levels,
+    folder_of,
+    generate_hard,
+    level_set,
+    track_of,
+)
 from nppsim.io.files import check_output_folder, write_json
 from nppsim.io.progress import progress_bar
 from nppsim.levels.level_set import LevelSet
 from nppsim.parallel.cluster import Workers
-from nppsim.settings import Parser, check_settings, same_setting, setting
+from nppsim.settings import Parser, Setting, check_settings, same_setting, setting
 from rl import plugins
 from rl.config import EvaluationConfig, ExperimentConfig
 from rl.evaluation.benchmark_table import format_summary, summary
@@ -133,7 +144,7 @@ def run_policy(settings: RunSettings) -> None:
 def split_of(name: str, hidden: Path | None) -> LevelSet:
     """Return the levels of a split.
 
-    hidden: folder of the hidden levels (``nppsim.gym.benchmark.make_hidden``), needed for their split.
+    hidden: folder of the hidden levels (``nppsim.gym.benchmark.generate_hard``), needed for their split.
     """
     if name != HIDDEN:
         return level_set(name)
@@ -169,6 +180,18 @@ def print_table(folders: Sequence[Path], out: Path | None) -> None:
         write_json(out, results)
 
 
+def generate(given: argparse.Namespace, workers: Workers) -> None:
+    """Generate levels of a hard split."""
+    split = given.split if given.split in HARD_SEEDS else Path(given.split)
+    with progress_bar(title=given.split, total=given.count, unit="level") as bar:
+        levels = generate_hard(split, given.out, given.count, workers.workers, workers.cluster, partial(_advance, bar))
+    print(f"{given.out}: {len(levels)} levels")
+
+
+def _advance(bar: Any, _category: str, made: int) -> None:
+    bar.update(made - bar.n)
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
     text = "Benchmark of docs/benchmark.md: play, score and compare."
@@ -194,13 +217,19 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     four = commands.add_parser("levels", help=text, description=text)
     four.add_argument("levels", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     four.set_defaults(job=lambda given: print(folder_of(given.levels)))
-    text = "generate the hidden levels from the file with their seed"
-    five = commands.add_parser("hidden", help=text, description=text)
-    five.add_argument("seed_file", type=Path, metavar="SEED_FILE", help="file whose SHA-256 docs/benchmark.md states")
+    text = "generate the first levels of a hard split, or continue"
+    five = commands.add_parser("generate", help=text, description=text)
+    five.add_argument(
+        "split",
+        metavar="SPLIT",
+        help=f"{', '.join(HARD_SEEDS)}; for the hidden levels the file whose SHA-256 docs/benchmark.md states",
+    )
+    five.add_flag(Setting("number of levels", flag="count", kind=int, default=1000, low=1))
+    five.add_settings(Workers)
     five.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="folder for the levels; repeat to continue"
     )
-    five.set_defaults(job=lambda given: print(f"{given.out}: {len(make_hidden(given.seed_file, given.out))} levels"))
+    five.set_defaults(job=lambda given: generate(given, five.build(Workers, given)))
     for command in (one, two, three, four, five):
         command.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.epilog = "\n".join(command.format_usage() for command in (one, two, three, four, five))
