@@ -208,15 +208,19 @@ def _spawn(rng: Rng, board: np.ndarray) -> Tile | None:
 
 def _distances(board: np.ndarray, start: Tile) -> np.ndarray:
     """Return the number of steps from a tile to each tile that is not solid, int[rows, columns]; -1: unreachable."""
-    found = np.full(board.shape, -1)
-    front = np.zeros(board.shape, bool)
-    front[start[1], start[0]] = True
+    free = np.pad(board != SOLID, 1)
+    found = np.full(free.shape, -1)
+    front = np.zeros(free.shape, bool)
+    front[1 + start[1], 1 + start[0]] = True
     step = 0
     while front.any():
         found[front] = step
         step += 1
-        front = np.any([_neighbours(front, dx, dy, 0) for dx, dy in SIDES], axis=0) & (found < 0) & (board != SOLID)
-    return found
+        free &= ~front
+        beside = np.zeros(free.shape, bool)
+        beside[1:-1, 1:-1] = front[:-2, 1:-1] | front[2:, 1:-1] | front[1:-1, :-2] | front[1:-1, 2:]
+        front = beside & free
+    return found[1:-1, 1:-1]
 
 
 def _niche(rng: Rng, board: np.ndarray, spawn: Tile) -> list[Tile] | None:

@@ -89,10 +89,10 @@ def _fast_run(level: Level, settings: PlannerSettings, budget: int, start: PlanS
     return None if solution is None else verified(bank, solution, start, simulated)
 
 
-def par_frames(level: Level) -> int | None:
-    """Return the length in frames of the planner's run, or None if it finds no run.
+def par_frames(level: Level, budget: int = PlannerSettings.budget) -> int | None:
+    """Return the length in frames of the planner's run, or None if it finds no run within ``budget`` simulated frames.
 
     ``make_level_set`` accepts this function as its argument ``verify``.
     """
-    found = plan(level)
+    found = plan(level, budget=budget)
     return None if found is None else found.frames
