@@ -35,8 +35,8 @@ EQUAL = 1e-9  # a statistic with a smaller standard deviation is constant
 CLIP = 5.0  # largest absolute value of a standardised statistic
 
 CLASSIFIER = Path(__file__).with_name("official_like.json")
-# A candidate with log-odds x is selected with probability min(1, exp(x - ALWAYS)): about a quarter of them.
-ALWAYS = 1.0
+# A candidate with log-odds x is selected with probability min(1, exp(x - ALWAYS)): one of nine.
+ALWAYS = 2.0
 
 
 def statistics(levels: Sequence[Level]) -> np.ndarray:
