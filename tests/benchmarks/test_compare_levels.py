@@ -4,6 +4,7 @@ import numpy as np
 
 from benchmarks import compare_levels
 from nppsim.generate import generate
+from nppsim.generate.resemblance import Classifier, statistics
 from nppsim.levels.level_set import LevelEntry, LevelSet
 
 
@@ -23,9 +24,15 @@ def test_separation_counts_ties_half():
     assert compare_levels.separation(one, other).tolist() == [0.75, 0.75]
 
 
-def test_runs_are_lengths_of_free_cells():
-    free = np.array([[1, 1, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1]], bool)
-    assert compare_levels._runs(free).tolist() == [[2, 2, 0, 1], [0, 0, 0, 0], [4, 4, 4, 4]]
+def test_min_path_and_write(tmp_path, capsys):
+    for name, first in (("a", 0), ("b", 40)):
+        levels = [generate("mine_heavy", seed)[0] for seed in range(first, first + 40)]
+        LevelSet.write(tmp_path / name, [(level, LevelEntry(name)) for level in levels])
+    written = tmp_path / "classifier.json"
+    given = [str(tmp_path / "a"), "--with", str(tmp_path / "b"), "--min-path", "400", "--write", str(written)]
+    assert compare_levels.main(given) == 0
+    assert 0 < int(capsys.readouterr().out.splitlines()[-1].split("|")[2]) < 80
+    assert np.isfinite(Classifier.load(written).log_odds(statistics(levels))).all()
 
 
 def test_few_or_missing_levels_are_an_error(tmp_path, capsys):

@@ -6,7 +6,17 @@ import gymnasium
 import pytest
 
 from nppsim.errors import ConfigError
-from nppsim.gym.benchmark import DEFAULT_OBSERVATIONS, NAMES, TRACKS, first_levels, first_of_each, level_set, track_of
+from nppsim.gym.benchmark import (
+    DEFAULT_OBSERVATIONS,
+    NAMES,
+    TRACKS,
+    first_levels,
+    first_of_each,
+    generate_hard,
+    is_hard,
+    level_set,
+    track_of,
+)
 from nppsim.levels.level_set import check_disjoint
 from nppsim.observe import layout
 
@@ -39,6 +49,14 @@ def test_hard_levels_equal_their_fingerprints(name):
     assert all(entry.par_frames for entry in levels.entries)
     assert levels[0].fingerprint == levels.entries[0].fingerprint
     assert levels[len(levels) - 1].fingerprint == levels.entries[-1].fingerprint
+    assert all(is_hard(levels[i]) for i in range(10))
+
+
+def test_generate_hard_other_seed_file_raises(tmp_path):
+    (tmp_path / "seed.json").write_text('{"seed": 1}')
+    with pytest.raises(ConfigError, match="seed file .*seed.json: is not the file with SHA-256"):
+        generate_hard(tmp_path / "seed.json", tmp_path / "out", 1)
+    assert not (tmp_path / "out").exists()
 
 
 def test_easy_and_hard_dev_are_disjoint():
