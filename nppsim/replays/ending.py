@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nppsim.actions import FRAMES_PER_SECOND
+from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels import kinds
@@ -17,7 +17,7 @@ from nppsim.levels.format import TYPE
 from nppsim.levels.level import COUNTED, Level
 from nppsim.observe import layout
 from nppsim.paths import MAX_PATH
-from nppsim.physics.outcomes import DIED, NAMES, TIMEOUT, UNFINISHED
+from nppsim.physics.outcomes import DIED, NAMES, TIMEOUT, UNFINISHED, WON
 from nppsim.planner.search import PlanStart, first_state
 from nppsim.replays.diff import remaining_path
 from nppsim.simulate import Run, is_active, play_on, simulate
@@ -74,7 +74,9 @@ class Ending:
         return self.covered / max(self.path_length, self.covered, 1.0)
 
     def text(self, returns: int = 0) -> str:
-        """Describe the ending in one sentence.  returns: how often the player took decisions back."""
+        """Say in one sentence why the run is lost; "" for a win.  returns: how often the player took decisions back."""
+        if self.outcome == NAMES[WON]:
+            return ""
         died = self.outcome == NAMES[DIED]
         end = f"killed by {_with_article(self.cause)} at {_place(self.last)} after" if died else "not finished after"
         parts = [f"{end} {_seconds(self.frames)}"]
@@ -146,23 +148,26 @@ def _near(run: Run) -> list[int]:
 
 
 def _deadly_from(bank: LevelBank, inputs: np.ndarray) -> int | None:
-    """Return the number of frames after which look-ahead finds each action deadly, until the death in the last frame."""
-    begin = max(len(inputs) - SEARCHED_FRAMES, 0)
+    """Return the number of frames after which look-ahead finds each action deadly, until the death in the last frame.
+
+    Looks at every decision of FRAME_SKIP frames.
+    """
+    begin = max(len(inputs) - SEARCHED_FRAMES, 0) // FRAME_SKIP * FRAME_SKIP
     _, state = first_state(bank, None)
     play_on(state, bank.world, inputs[:begin].copy())
     states = []
-    for frame in range(begin, len(inputs)):
+    for frame in range(begin, len(inputs), FRAME_SKIP):
         states.append(PlanStart(*(getattr(state, name)[0].copy() for name in ("ninja", "entities", "movers", "trail"))))
-        play_on(state, bank.world, inputs[frame : frame + 1].copy())
+        play_on(state, bank.world, inputs[frame : frame + FRAME_SKIP].copy())
     sim = BatchSimulator(bank, 1, observations=("foresight",), threads=1)
     found = None
-    for frame in range(len(inputs) - 1, begin - 1, -1):
+    for number, before in reversed(list(enumerate(states))):
         sim.reset()
-        states[frame - begin].put(sim, 0)
+        before.put(sim, 0)
         death = sim.observe()["foresight"][0, ..., _DEATH]
         if not (death.min(axis=-1) > 0).all():
             break
-        found = frame
+        found = begin + FRAME_SKIP * number
     return found
 
 

@@ -53,7 +53,8 @@ def test_ending_of_death_has_place_and_first_frame_at_which_all_actions_are_dead
     assert not ending.switch_taken
     assert 0 < ending.covered < ending.path_length
     assert ending.deadly_from < run.frames
-    for frame, survives in ((ending.deadly_from, False), (ending.deadly_from - 1, True)):
+    assert ending.deadly_from % 4 == 0
+    for frame, survives in ((ending.deadly_from, False), (ending.deadly_from - 4, True)):
         outcomes = set()
         for first in range(8):  # input bytes, held for a decision and then exchanged for another one
             for then in range(8):

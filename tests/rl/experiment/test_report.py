@@ -60,7 +60,8 @@ def experiment(tmp_path):
         "settings": {"ppo.gamma": {"value": 0.99, "source": "command line"}, "x": {"value": 1, "source": "default"}},
         "speed": {"decisions_per_s": 51234.5, "share": {"environment": 0.125, "update": 0.875}},
         "folder": "mlp", "films": [
-            film | {"video": "videos/a b.mp4", "route": "a.png"}, film | {"video": "gone.mp4", "route": "gone.png", "outcome": "died", "why": "killed by a mine"},
+            film | {"video": "videos/a b.mp4", "route": "a.png"},
+            film | {"video": "gone.mp4", "route": "gone.png", "outcome": "died", "why": "killed by a mine"},
         ],
     }  # fmt: skip
     labels = architectures(mlp_baseline=mlp, vision_free=BARE)
