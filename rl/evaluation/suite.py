@@ -8,10 +8,10 @@ death or after the game's time limit, which can be longer than in training.  All
 a number of ended episodes would favour short episodes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -67,6 +67,24 @@ class NoOpPolicy:
     def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
         """See ``Policy``."""
         return np.zeros(_rows(obs), np.int64)
+
+
+class RecordedPolicy:
+    """Policy that takes recorded actions in one environment.
+
+    actions: action of each decision, 0..5.
+    policy: policy that is also evaluated, for its outputs; None: no policy.
+    """
+
+    def __init__(self, actions: Iterable[int], policy: Any = None):
+        self._actions, self._policy = iter(actions), policy
+        self.observations: tuple[str, ...] = CHEAPEST if policy is None else policy.observations
+
+    def act(self, obs: Mapping[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+        """See ``Policy``."""
+        if self._policy is not None:
+            self._policy.act(obs, deterministic=deterministic, rng=rng)
+        return np.array([next(self._actions)], np.int64)
 
 
 class EvaluationSuite:

@@ -4,14 +4,17 @@ import base64
 import json
 from pathlib import Path
 
+import anyio
 import numpy as np
 import pytest
+from anyio import CapacityLimiter
 
 import nppsim
 from nppsim.batch import BatchSimulator
 from nppsim.physics.outcomes import NAMES
 from nppsim.reward import TERMS
 from nppsim.studio.agent_registry import AgentRegistry
+from nppsim.studio.agent_routes import _lines
 from nppsim.studio.agents import AgentError, Decision, EpisodeEnd, PagePolicy
 from nppsim.studio.errors import StudioError
 
@@ -133,6 +136,20 @@ def test_play_sends_layout_decisions_and_ending(watched, plugin):
     assert one["s"]["game_state"][:2] == pytest.approx(run.position[3], abs=1e-3)
     assert decisions[-1]["r"]["win"] > 0
     assert plugin.agent.closed == plugin.agent.begun == 1
+
+
+def test_message_is_sent_before_the_next_is_computed():
+    computed = []
+
+    def documents():
+        for number in range(3):
+            computed.append(number)
+            yield {"number": number}
+
+    async def sent():
+        return [(json.loads(line)["number"], len(computed)) async for line in _lines(documents(), CapacityLimiter(1))]
+
+    assert anyio.run(sent) == [(0, 1), (1, 2), (2, 3)]
 
 
 def test_play_sends_path_lengths_on_change(watched):
