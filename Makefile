@@ -39,6 +39,9 @@ KERNEL_TESTS := $(PHYSICS_TESTS) tests/nppsim/planner tests/nppsim/shadow tests/
 WASM_TESTS := tests/nppsim/wasm tests/rl/studio/test_policy_file.py tests/nppsim/studio/test_page_documents.py
 # Large pages for large arrays: a third more samples per second in training on images (glibc, Linux only).
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
+# Bytecode is stored, also where the environment turns that off: the set-up compiles none, and each process that imports
+# PyTorch would translate its sources again, 3 of 6 seconds.
+export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -16

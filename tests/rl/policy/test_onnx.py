@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -28,9 +29,11 @@ from programs import load_script
 from worlds import straight
 
 onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    # Not imported here: that takes seconds, in every process that collects tests.
+    pytest.mark.skipif(not (find_spec("onnxruntime") and find_spec("onnxscript")), reason="the extra onnx is missing"),
+]
 SIMPLEST = STARTER_LEVELS / "simplest"
 
 
