@@ -18,7 +18,6 @@ from nppsim.levels.level import COUNTED, Level
 from nppsim.observe import layout
 from nppsim.paths import MAX_PATH
 from nppsim.physics.outcomes import DIED, NAMES, TIMEOUT, UNFINISHED, WON
-from nppsim.planner.search import PlanStart, first_state
 from nppsim.replays.diff import remaining_path
 from nppsim.simulate import Run, is_active, play_on, simulate
 
@@ -152,18 +151,17 @@ def _deadly_from(bank: LevelBank, inputs: np.ndarray) -> int | None:
 
     Looks at every decision of FRAME_SKIP frames.
     """
+    sim = BatchSimulator(bank, 1, observations=("foresight",), threads=1)
+    sim.reset()
     begin = max(len(inputs) - SEARCHED_FRAMES, 0) // FRAME_SKIP * FRAME_SKIP
-    _, state = first_state(bank, None)
-    play_on(state, bank.world, inputs[:begin].copy())
+    play_on(sim.state, bank.world, inputs[:begin].copy())  # a read-only array would compile the kernel again
     states = []
     for frame in range(begin, len(inputs), FRAME_SKIP):
-        states.append(PlanStart(*(getattr(state, name)[0].copy() for name in ("ninja", "entities", "movers", "trail"))))
-        play_on(state, bank.world, inputs[frame : frame + FRAME_SKIP].copy())
-    sim = BatchSimulator(bank, 1, observations=("foresight",), threads=1)
+        states.append(sim.snapshot(0))
+        play_on(sim.state, bank.world, inputs[frame : frame + FRAME_SKIP].copy())
     found = None
-    for number, before in reversed(list(enumerate(states))):
-        sim.reset()
-        before.put(sim, 0)
+    for number, state in reversed(list(enumerate(states))):
+        sim.restore(0, state)
         death = sim.observe()["foresight"][0, ..., _DEATH]
         if not (death.min(axis=-1) > 0).all():
             break
