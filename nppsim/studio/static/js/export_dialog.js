@@ -6,7 +6,6 @@ import { bytes } from "./arrays.js";
 import { actionButton, ask, choice, element, supportBanner } from "./elements.js";
 import { fileName, saveFile } from "./library.js";
 
-const TO_PLAY_HERE = "For this studio and for tools of the community; the game does not read it.";
 // Formats: [button, suffix, where the file goes].
 const RUN = [
   [
@@ -14,7 +13,7 @@ const RUN = [
     "A demo of the game. Its own demos are named by a number, without suffix, and end in death, often by " +
       "self-destruct. Keep a copy of a demo that you replace.",
   ],
-  ["Replay file", ".replay", TO_PLAY_HERE],
+  ["Replay file", ".replay", "A format of the community: for this studio and other tools, not for the game."],
 ];
 const LEVEL = [
   [
@@ -22,7 +21,10 @@ const LEVEL = [
     "One line. The game's folder NPP/Levels has S.txt, SI.txt, SL.txt …, with a line per level: put this one in the " +
       "place of another, such as the first of SI.txt, the level SI-A-00-00. Keep a copy of the file.",
   ],
-  ["Map file", ".map", TO_PLAY_HERE],
+  [
+    ...["Map file", ".map"],
+    "The game's layout of a single level, for this studio and other tools. Where the game reads such files is not known.",
+  ],
 ];
 
 /** Let the browser save a file.  shown: {map, inputs and outcome of a run, if any}. */
