@@ -15,8 +15,8 @@ from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level
 from nppsim.physics import outcomes
 from nppsim.planner.search import PlanStart
+from nppsim.replays.ending import ending_of
 from nppsim.reward import TERMS
-from nppsim.simulate import simulate
 from nppsim.studio.agents import AgentError, Decision, EpisodeEnd
 from rl.evaluation.suite import EvaluationSuite, RecordedPolicy
 from rl.policy.backtracking import with_backtracking
@@ -86,7 +86,7 @@ class LoadedAgent:
             start.put(sim, 0)
             obs, frames_before = sim.observe(first_env), int(start.ninja["frame"])
             sim.forget_frames(first_env)
-        over = False
+        over, returns = False, 0
         while not over:
             seen = {key: sim.latest[key][0].copy() for key in policy.observations}
             action = player.act(obs, first_env, deterministic=deterministic, rng=rng)
@@ -94,6 +94,7 @@ class LoadedAgent:
             logged = torch.log_softmax(latest["logits"], dim=0)
             obs = sim.step(action)
             backtracked = player.backtrack(rng)
+            returns += len(backtracked)
             over = bool(sim.finished.size) and not backtracked
             terms = (sim.episode["terms"] if over else sim.state.terms)[0].copy()
             frames = int((sim.episode["frames"] if over else sim.state.ninja["frame"])[0])
@@ -107,6 +108,7 @@ class LoadedAgent:
                 terms=dict(zip(TERMS, (terms - before).tolist(), strict=True)),
                 outcome=outcomes.NAMES[sim.episode["outcome"][0]] if over else None,
                 note=note,
+                returns=returns,
                 thinks=thinks,
                 ahead=ahead,
             )
@@ -165,10 +167,11 @@ class LoadedAgent:
                     horizon=0,
                 )
                 number += 1
-                banks = [LevelBank([level], known={level: suite.bank.compiled[i]}) for i, level in enumerate(group)]
                 for one in suite.run(policy, deterministic=deterministic):
-                    x, y = simulate(banks[one.level_index], one.inputs).position[-1].tolist()
-                    yield EpisodeEnd(first + one.level_index, one.outcome, one.frames, x, y)
+                    ending = ending_of(one.level, one.inputs)
+                    yield EpisodeEnd(
+                        first + one.level_index, one.outcome, one.frames, *ending.place, share=ending.share
+                    )
 
 
 def _recorded(policy: AgentPolicy) -> tuple[AgentPolicy, dict[str, torch.Tensor]]:
