@@ -59,7 +59,8 @@ function kindsOf({ entities }) {
 export async function show(root, studio, category) {
   const [{ levels, own, problems }, { run: film }, pars] = await Promise.all([allLevels(), get("film"), storedPars()]);
   if (category) Object.assign(chosen, { ...UNFILTERED, order: "as in the folder", category, top: 0 });
-  for (const card of levels) card.par ??= pars.get(card.id) ?? null;
+  for (const card of levels)
+    if (pars.has(card.id)) card.par = Math.min(card.par ?? Infinity, pars.get(card.id) ?? Infinity);
   if (!levels.some((card) => categoryOf(card) === chosen.category)) chosen.category = "";
   if (!levels.length) {
     root.append(
