@@ -133,7 +133,8 @@ def test_read_damaged_file_names_file_and_problem(tmp_path, data, message):
 
 @pytest.mark.skipif(not CAMPAIGN.exists(), reason="needs ../shared/campaign, the levels of the game")
 def test_read_campaign_files_equals_python():
-    for file in sorted(CAMPAIGN.glob("*.txt" if MANY else "S*.txt")):
+    # Otherwise every second file of the game, among them SL2.txt with its damaged line.
+    for file in sorted(CAMPAIGN.glob("*.txt")) if MANY else sorted(CAMPAIGN.glob("S*.txt"))[::2]:
         assert read(file) == [expected(file)]
 
 
