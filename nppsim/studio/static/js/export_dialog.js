@@ -23,7 +23,7 @@ const LEVEL = [
   ],
   [
     ...["Map file", ".map"],
-    "The game's layout of a single level, for this studio and other tools. Where the game reads such files is not known.",
+    "The game's layout of a single level, for this studio and other tools. Where the game reads these is not known.",
   ],
 ];
 
