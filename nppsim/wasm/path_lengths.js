@@ -89,7 +89,7 @@ export function followPath(game, inputs) {
 }
 
 /** Length in px of the path from a position; MAX_PATH if there is none (nppsim.paths.nearest_node). */
-export function lengthFrom(lengths, x, y) {
+function lengthFrom(lengths, x, y) {
   const [i, j] = [Math.trunc(x / SPACING), Math.trunc(y / SPACING)];
   for (const ring of [0, 1]) {
     let [best, free] = [Infinity, false];

@@ -3,7 +3,7 @@
 
 import { play } from "./agents.js";
 import { get } from "./api.js";
-import { actionButton, div, element, selectOf, table } from "./elements.js";
+import { actionButton, div, element, selectOf, table, tableRow } from "./elements.js";
 import { levelOf } from "./planner.js";
 import { Scene } from "./scene.js";
 import { heatPicture } from "./watching.js";
@@ -162,14 +162,10 @@ export class Deaths {
     this.table.replaceChildren(
       ...rows
         .slice(0, SHOWN)
-        .map(({ id, won, died, timeout, all, progress }) =>
-          element(
-            "tr",
-            {},
-            element("td", {}, element("a", { href: `#/watch/${id}`, text: this.name(id) })),
-            [`${won}/${all}`, died, timeout, progress].map((text) => element("td", { text })),
-          ),
-        ),
+        .map(({ id, won, died, timeout, all, progress }) => {
+          const link = element("a", { href: `#/watch/${id}`, text: this.name(id) });
+          return tableRow(link, `${won}/${all}`, died, timeout, progress);
+        }),
     );
   }
 }

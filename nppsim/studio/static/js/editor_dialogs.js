@@ -2,7 +2,7 @@
 
 import { levelFromDraft, levelToBytes } from "../../../wasm/level.js";
 import { get, post } from "./api.js";
-import { ask, choice, div, element, selectOf } from "./elements.js";
+import { ask, choice, div, element, selectOf, tableRow } from "./elements.js";
 import { draftOf } from "./level_model.js";
 import { allLevels, openFile } from "./library.js";
 import { text as base64 } from "./arrays.js";
@@ -34,7 +34,7 @@ const KEYS = [
 
 export function showKeys() {
   const rows = KEYS.map(([keys, does]) =>
-    element("tr", {}, element("th", { scope: "row", text: keys }), element("td", { text: does })),
+    tableRow(element("th", { scope: "row", text: keys }), does),
   );
   return ask("Keys", div("wide", element("table", {}, element("tbody", {}, rows))), choice("", "Close", "primary"));
 }

@@ -67,9 +67,32 @@ export function table(headings, attributes, ...bodies) {
   return element("table", attributes, element("thead", {}, element("tr", {}, heads)), ...bodies);
 }
 
-/** Format a number of frames as seconds. */
-export function seconds(frames) {
-  return `${(frames / 60).toFixed(3)} s`;
+/** Create a row of a table.  cells: texts, numbers and elements. */
+export const tableRow = (...cells) =>
+  element("tr", {}, cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : element("td", {}, cell))));
+
+/** Create a list of names and figures.  pairs: [name, text or elements]; null is left out. */
+export const factList = (...pairs) =>
+  element(
+    "dl",
+    { class: "facts" },
+    pairs.filter(Boolean).map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]),
+  );
+
+/** Create a check box with a label.  change: called with whether it is checked. */
+export const checkBox = (checked, change, attributes, ...label) =>
+  element(
+    "label",
+    attributes,
+    element("input", { type: "checkbox", checked, onchange: ({ currentTarget }) => change(currentTarget.checked) }),
+    label,
+  );
+
+/** Create a mark in the colour of a run. */
+export function dot(colour, attributes = {}) {
+  const made = element("i", attributes);
+  made.style.background = colour;
+  return made;
 }
 
 export const SUPPORT = { exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };

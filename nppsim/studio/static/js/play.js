@@ -2,9 +2,9 @@
  * "paused", "rewinding", "over".
  */
 
-import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
+import { Clock, FRAME_MS, Pacing, score, seconds } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
-import { actionButton, div, element, linkButton, panel, seconds, selectOf, supportBanner, table } from "./elements.js";
+import { actionButton, div, element, linkButton, panel, selectOf, supportBanner, table, tableRow } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { INPUTS } from "./input_byte.js";
 import { RecordedRuns, drawIfBest } from "./recorded_runs.js";
@@ -621,20 +621,13 @@ function bestTable({ time, score: points }) {
     runs
       .slice(0, MOST_BEST)
       .map(({ name, frames, gold, score: total }) =>
-        element(
-          "tr",
-          {},
-          element("th", { scope: "row", text: name }),
-          element("td", { text: total.toFixed(3) }),
-          element("td", { text: (frames / 60).toFixed(3) }),
-          element("td", { text: gold }),
-        ),
+        tableRow(element("th", { scope: "row", text: name }), total.toFixed(3), (frames / 60).toFixed(3), gold),
       );
   const list = (title, runs) =>
     element(
       "tbody",
       { "data-by": title },
-      element("tr", {}, element("th", { colspan: 4, class: "muted", text: title })),
+      tableRow(element("th", { colspan: 4, class: "muted", text: title })),
       rows(runs),
     );
   return time.length

@@ -1,8 +1,8 @@
 /* View "Runs": lists stored runs and replays, and shows one of them, with the other runs of its level. */
 
 import { features, get } from "./api.js";
-import { score } from "./clock.js";
-import { actionButton, div, element, linkButton, researchPanel, seconds } from "./elements.js";
+import { score, seconds } from "./clock.js";
+import { actionButton, div, element, linkButton, researchPanel, table } from "./elements.js";
 import { loadLevel, loadRun } from "./engine.js";
 import { exportDialog } from "./export_dialog.js";
 import { allLevels, allRuns, findRun, saveFile } from "./library.js";
@@ -121,16 +121,13 @@ async function list(root, studio) {
         "stored runs, best runs, opened levels and drafts; drop the file on the page of another browser to add them",
     },
   );
-  const heads = ["run", "level", "time", "gold", "score", "ending", ""].map((text) =>
-    element("th", { scope: "col", text }),
-  );
   root.append(
     div(
       "page",
       listOf(problems),
       div("bar above", search, count, element("span", { class: "spacer" }), saveAll),
       runs.length
-        ? div("wide", element("table", { class: "runs" }, element("thead", {}, element("tr", {}, heads)), rows))
+        ? div("wide", table(["run", "level", "time", "gold", "score", "ending", ""], { class: "runs" }, rows))
         : element("p", {
             class: "notice",
             text: "No runs yet. Play a level and store your run, or start the studio with --replays FOLDER.",

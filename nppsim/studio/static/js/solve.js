@@ -4,8 +4,8 @@
 
 import { play } from "./agents.js";
 import { get } from "./api.js";
-import { score } from "./clock.js";
-import { actionButton, div, element, seconds } from "./elements.js";
+import { score, seconds } from "./clock.js";
+import { actionButton, div, element } from "./elements.js";
 import { PLANNERS, levelOf, planned, search, storePlan } from "./planner.js";
 import { Recording } from "./recording.js";
 import { addRun, storedPlan } from "./store.js";

@@ -2,7 +2,8 @@
 
 import { features, post } from "./api.js";
 import { bytes, text as base64 } from "./arrays.js";
-import { actionButton, ask, choice, div, element, seconds } from "./elements.js";
+import { seconds } from "./clock.js";
+import { actionButton, ask, choice, div, element } from "./elements.js";
 import { exportFiles, saveAs } from "./export_dialog.js";
 import { addRun } from "./store.js";
 
