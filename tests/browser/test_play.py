@@ -84,7 +84,7 @@ def test_stored_recording_equals_pressed_keys(page, studio):
     finish(page)
     store(page)
     with page.expect_download() as download:
-        page.click("text=Replay file")
+        page.get_by_role("button", name="Replay file").click()
     replay = Replay.load(download.value.path())
 
     sent, played = game()

@@ -92,3 +92,37 @@ export function takesKeys(target) {
     target.matches("input:not([type=range], [type=checkbox], [type=radio]), select, textarea");
   return field || document.querySelector("dialog[open]") !== null;
 }
+
+/**
+ * Show a modal dialog; resolves with the value of the pressed button, or "" for Escape.  Buttons without a value close
+ * the dialog even if a field is invalid; Enter in a field presses the first button with a value.
+ * @param {string} title
+ * @param {any} contents
+ * @param {any} buttons - made by ``choice``
+ */
+export function ask(title, contents, buttons) {
+  return new Promise((resolve) => {
+    const form = element(
+      "form",
+      { method: "dialog" },
+      element("h2", { text: title }),
+      contents,
+      div("bar", element("span", { class: "spacer" }), buttons),
+    );
+    const dialog = element("dialog", { "aria-label": title }, form);
+    for (const one of [buttons].flat().filter(({ value }) => value === "")) {
+      one.type = "button";
+      one.addEventListener("click", () => dialog.close(""));
+    }
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+    dialog.scrollTop = 0; // the focused button is at the end of the dialog
+  });
+}
+
+/** Create a button of a dialog. */
+export const choice = (value, text, kind) => element("button", { value, text, class: kind });

@@ -4,13 +4,14 @@ import { features, get } from "./api.js";
 import { score } from "./clock.js";
 import { actionButton, div, element, linkButton, researchPanel, seconds } from "./elements.js";
 import { loadLevel, loadRun } from "./engine.js";
+import { exportDialog } from "./export_dialog.js";
 import { allLevels, allRuns, findRun, saveFile } from "./library.js";
 import { Player } from "./player.js";
 import { Recording } from "./recording.js";
 import { bytes } from "./arrays.js";
 import { copyLink } from "./share.js";
 import { exportAll, removeRun } from "./store.js";
-import { demonstrate, saveRun } from "./store_dialog.js";
+import { demonstrate } from "./store_dialog.js";
 
 const MOST_ROWS = 200; // rows in the list; the search finds the others
 const MOST_OTHERS = 8; // other runs of the same level that are offered
@@ -237,7 +238,6 @@ function row(run, names, studio, folder) {
     const shift = `; training shifts its key presses slightly (${added.deviation_px} px off on average)`;
     studio.toast(`Added: ${added.file}${added.retimed ? shift : ""}`, "good");
   };
-  const save = (format) => Promise.resolve().then(() => saveRun(run, names.get(run.level) ?? run.label, format));
   line.append(
     element(
       "td",
@@ -245,8 +245,7 @@ function row(run, names, studio, folder) {
       div(
         "bar",
         folder && run.outcome === "won" ? act("Add to my demonstrations", add) : null,
-        act("Replay file", () => save("compact")),
-        act("Attract file", () => save("attract")),
+        act("Export …", () => exportDialog(run, names.get(run.level) ?? run.label)),
         act("Remove", () => removeRun(run.number)),
       ),
     ),

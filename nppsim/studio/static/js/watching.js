@@ -40,7 +40,7 @@ export class Watching {
     this.changed = changed;
     this.ended = ended;
     this.root = root;
-    this.why = element("p", { class: "small", role: "status" }); // why the followed run is lost
+    this.why = element("p", { class: "why small", role: "status" }); // why the followed run is lost
     this.heat = null;
     this.paths = new Map();
     this.runs = [];
