@@ -26,14 +26,11 @@ from rl.training.digests import first_divergence, read_trail
 from tests.chaos.same_run import differences
 
 from excerpt import excerpt
+from interruptions import Killed, configuration, run_until
 from places import ROOT
 
 CATEGORY = "simplest"
 pytestmark = pytest.mark.usefixtures("blank_charts")
-
-
-class Killed(BaseException):
-    """Simulates the end of the process; nothing in the program catches it."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,28 +52,10 @@ def flags(tmp_path_factory):
     ]  # fmt: skip
 
 
-def configuration(flags, out, *more):
-    return resolve([*map(str, flags), "--output-dir", str(out), *more])
-
-
 @pytest.fixture(scope="module")
 def finished(flags, tmp_path_factory):
     """The folder of an experiment without interruption."""
     return run(configuration(flags, tmp_path_factory.mktemp("finished")), lambda line: None)
-
-
-def run_until(config, moment):
-    """Run until a line contains this; return the lines so far."""
-    lines = []
-
-    def log(line):
-        lines.append(line)
-        if moment in line:
-            raise Killed
-
-    with pytest.raises(Killed):
-        run(config, log)
-    return lines
 
 
 def contents(folder):
