@@ -99,7 +99,7 @@ def ending_of(level: Level, inputs: np.ndarray) -> Ending:
     run = simulate(bank, inputs)
     path = np.vstack([[level.spawn], run.position])
     length = float(bank.path_length[0])
-    left = np.concatenate([[length], remaining_path(bank, run)])
+    left = np.concatenate([[length], [] if run.won else remaining_path(bank, run)])
     farthest = run.frames if run.won else int((left <= left.min() + PROGRESS).argmax())
     outcome = NAMES[TIMEOUT] if run.outcome == UNFINISHED else run.outcome
     died = outcome == NAMES[DIED]
