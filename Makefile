@@ -29,7 +29,8 @@ CPU_TORCH := https://download.pytorch.org/whl/cpu
 
 TRAIN := $(PYTHON) scripts/train_and_compare.py
 IMAGES := --experiment-name images --architectures mlp_baseline \
-	--teacher datasets/agents/vision_free_foresight.safetensors --teacher-minutes 5 --teacher-decisions 4000000 --deterministic-eval
+	--teacher datasets/agents/vision_free_foresight.safetensors --teacher-minutes 4 --teacher-decisions 600000 \
+	--use-curriculum --ent-coef-start 0.003 --ent-coef-end 0.0005 --total-timesteps 4000000 --time-budget-minutes 6
 PYTEST_ARGS ?=
 PIP_ARGS ?=
 PHYSICS_TESTS := tests/nppsim/physics tests/nppsim/observe tests/nppsim/test_verify.py tests/nppsim/test_paths.py
@@ -39,6 +40,9 @@ KERNEL_TESTS := $(PHYSICS_TESTS) tests/nppsim/planner tests/nppsim/shadow tests/
 WASM_TESTS := tests/nppsim/wasm tests/rl/studio/test_policy_file.py tests/nppsim/studio/test_page_documents.py
 # Large pages for large arrays: a third more samples per second in training on images (glibc, Linux only).
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
+# Bytecode is stored, also where the environment turns that off: the set-up compiles none, and each process that imports
+# PyTorch would translate its sources again, 3 of 6 seconds.
+export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -16

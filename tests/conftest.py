@@ -45,44 +45,15 @@ def largest_file():
 
 
 LONGEST = (
-    "test_script.py",
-    "test_gallery.py",
-    "test_resume.py",
-    "test_reach.py",
-    "test_cluster.py",
-    "test_play.py",
-    "test_experiment.py",
-    "test_architectures.py",
-    "test_solve.py",
-    "test_shadow.py",
-    "test_bench.py",
-    "test_two_processes.py",
-    "test_own_network_page.py",
-    "test_watch.py",
-    "test_kernel.py",
-    "test_inputs.py",
-    "test_edit.py",
-    "test_distill.py",
-    "test_workers.py",
-    "test_generate.py",
-    "test_policy.py",
-    "test_ab.py",
-    "test_monitor.py",
-    "test_perf_tools.py",
-    "test_config.py",
-    "test_ppo.py",
-    "test_onnx.py",
-    "test_extending_page.py",
-    "test_hierarchical.py",
-    "test_evaluator.py",
-    "test_profiling.py",
-    "test_paths.py",
-    "test_planner.py",
-    "test_doctor.py",
-)
+    "script", "viewer", "site", "cluster", "resume", "experiment", "gallery", "solve", "planner", "reach", "bench",
+    "two_processes", "kernels", "shadow", "play", "edit", "policy_file", "architectures", "generate",
+    "own_network_page", "agent", "config", "watch", "monitor", "onnx", "policy", "inference", "distillation",
+    "inputs", "dev_evaluation", "distill", "stacked_experiment", "against_naive_simulator", "chromium",
+    "planned_demonstrations", "extending_page",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the longest files first; at the end, one process would wait for the other."""
-    rank = {name: i for i, name in enumerate(LONGEST)}
+    rank = {f"test_{name}.py": i for i, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))

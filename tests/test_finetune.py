@@ -4,12 +4,15 @@ import json
 
 import pytest
 
+from nppsim.report import charts
+
 from programs import load_script
 from worlds import straight
 
 
 def test_finetune_trains_shipped_agent(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(charts, "_rendered", lambda axes: b"")  # plotted, but not rendered
     for length in (10, 11, 12):
         straight(length=length).save(tmp_path / f"{length}.map")
     script = load_script("finetune")

@@ -1,6 +1,7 @@
 """Set-up files, make targets, dependencies between packages, and the order of imports."""
 
 import ast
+import functools
 import graphlib
 import os
 import re
@@ -101,9 +102,15 @@ def imports(path, modules):
     return (found & modules) - {module_of(path)}
 
 
-def test_modules_have_no_import_cycles():
+@functools.cache
+def imports_of_modules():
+    """Module -> modules of this project that it imports."""
     modules = {module_of(path) for path in python_files()}
-    graphlib.TopologicalSorter({module_of(path): imports(path, modules) for path in python_files()}).prepare()
+    return {module_of(path): imports(path, modules) for path in python_files()}
+
+
+def test_modules_have_no_import_cycles():
+    graphlib.TopologicalSorter(imports_of_modules()).prepare()  # raises CycleError
 
 
 # Sub-packages of nppsim whose files belong to different levels of the architecture, so that the files are units of their own.
@@ -117,12 +124,10 @@ def unit(module):
 
 
 def test_packages_have_no_import_cycles():
-    modules = {module_of(path) for path in python_files()}
     edges = {}
-    for path in python_files():
-        own = unit(module_of(path))
-        edges.setdefault(own, set()).update({unit(other) for other in imports(path, modules)} - {own})
-    graphlib.TopologicalSorter(edges).prepare()  # raises CycleError
+    for module, imported in imports_of_modules().items():
+        edges.setdefault(unit(module), set()).update({unit(other) for other in imported} - {unit(module)})
+    graphlib.TopologicalSorter(edges).prepare()
 
 
 def test_nppsim_has_few_top_level_modules():

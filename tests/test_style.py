@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 from places import ROOT
@@ -25,6 +26,11 @@ MOST_LINES = 60
 DOCUMENTED_SHARE = 0.95
 
 
+@cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def functions(path):
     """Yield (node, True if not nested in another function) for each function of a file."""
 
@@ -36,7 +42,7 @@ def functions(path):
             else:
                 yield from visit(child, outer)
 
-    yield from visit(ast.parse(path.read_text(encoding="utf-8")), True)
+    yield from visit(parsed(path), True)
 
 
 def place(path, node):
@@ -76,8 +82,7 @@ def test_arguments_outside_kernels_are_annotated():
 
 def public(path):
     """Yield the public classes, functions and methods of a file; methods of subclasses need no docstring."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in tree.body:
+    for node in parsed(path).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
             yield node
             if isinstance(node, ast.ClassDef) and not node.bases:

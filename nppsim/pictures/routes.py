@@ -23,7 +23,14 @@ _DASH_PX = 9.0  # length of the dashes of the second path where it coincides wit
 
 
 def draw_route(
-    level: Level, run: Run, scale: float = 1.0, *, crop: bool = False, title: str = "", outcome: str | None = None
+    level: Level,
+    run: Run,
+    scale: float = 1.0,
+    *,
+    crop: bool = False,
+    title: str = "",
+    outcome: str | None = None,
+    marked: int | None = None,
 ) -> "Image":
     """Draw a level and the path of a run: a Pillow RGB image.
 
@@ -35,11 +42,15 @@ def draw_route(
     crop: show only the reachable part of the stage, enlarged at most by the factor 2.
     title: text in the strip below the picture.
     outcome: replaces ``run.outcome``, for example by "timeout".
+    marked: number of frames after which a ring marks the position, such as ``Ending.farthest_frame``.
     """
     scene = still_scene(level, scale, crop, run.position)
     canvas = scene.overlay(scene.picture(scene.looks_at(run, run.frames), None, scene.aims_at(run, run.frames)))
     outcome = outcome or run.outcome
-    _paint_route(canvas, path_of(level, run), np.asarray(run.ninja_state), outcome)
+    path = path_of(level, run)
+    _paint_route(canvas, path, np.asarray(run.ninja_state), outcome)
+    if marked is not None:
+        canvas.ring(path[marked], 10.0, 2.4, PALETTE.amber)
     return with_legend(canvas.finish(), run, title, outcome)
 
 

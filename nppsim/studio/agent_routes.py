@@ -10,7 +10,6 @@ If the page stops to read, an episode waits.
 
 import json
 from collections.abc import AsyncIterator, Generator, Iterator
-from itertools import islice
 
 from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
@@ -22,7 +21,6 @@ from nppsim.studio.documents import Document
 from nppsim.studio.errors import answering, read_message
 
 THREADS = 2  # number of threads in which agents play
-_LINES_PER_PART = 8
 PLAY: dict = {
     "maps": [str],
     "episodes": int,
@@ -35,8 +33,8 @@ PLAY: dict = {
 
 
 async def _lines(documents: Iterator[Document], limiter: CapacityLimiter) -> AsyncIterator[str]:
-    while part := await to_thread.run_sync(lambda: list(islice(documents, _LINES_PER_PART)), limiter=limiter):
-        yield "".join(f"{json.dumps(document)}\n" for document in part)
+    while (document := await to_thread.run_sync(next, documents, None, limiter=limiter)) is not None:
+        yield f"{json.dumps(document)}\n"
 
 
 def _with_error(documents: Generator[Document, None, None]) -> Iterator[Document]:

@@ -48,6 +48,7 @@ class Decision:
     terms: name in ``reward.TERMS`` -> reward of this term for the decision.
     outcome: outcome of the episode, one of ``outcomes.NAMES``; None if the episode continues after the decision.
     note: additional text to display, such as the active subtask; may be "".
+    returns: how often decisions of the episode have been taken back so far.
     thinks, ahead: for live play, True if the agent thinks meanwhile, and the number of final decisions from this one on;
         None otherwise.
     """
@@ -61,6 +62,7 @@ class Decision:
     terms: Mapping[str, float]
     outcome: str | None
     note: str = ""
+    returns: int = 0
     thinks: bool | None = None
     ahead: int | None = None
 
@@ -72,7 +74,8 @@ class EpisodeEnd:
     level: index of the episode's level in the argument of ``StudioAgent.evaluate``.
     outcome: one of ``outcomes.NAMES``.
     frames: length of the episode.
-    x, y: final position of the ninja, px.
+    x, y: ``nppsim.replays.ending.Ending.place``, px.
+    share: covered share of the path, 0 to 1.
     """
 
     level: int
@@ -80,6 +83,7 @@ class EpisodeEnd:
     frames: int
     x: float
     y: float
+    share: float
 
 
 class StudioAgent(Protocol):

@@ -6,7 +6,8 @@ inputs to play first, "endings_only", "live": clock of live play or ""}.  The me
 
     {"layout"}                 before the first decision: key of ``observe.layout`` -> {"shape", "picture", "components"}
     {"decisions": [...]}       see ``decision_document``
-    {"ending": [index of the map, outcome, frames, x, y]}   end of an episode
+    {"ending": [index of the map, outcome, frames, x, y, share], "why"}   end of an episode (``agents.EpisodeEnd``), and
+                               why it is lost (``Ending.text``), with one episode only
     {"error"}                  a message for people; the last line
 
 Without ``endings_only``, there is one map and one episode.
@@ -22,6 +23,7 @@ from nppsim.bank import LevelBank
 from nppsim.levels.level import Level
 from nppsim.observe.layout import SPECS
 from nppsim.physics.outcomes import UNFINISHED
+from nppsim.replays.ending import ending_of
 from nppsim.studio.agents import CLOCKS, Decision, StudioAgent, layout_document
 from nppsim.studio.documents import Document, input_bytes, level_of, packed_text
 from nppsim.studio.errors import StudioError
@@ -56,12 +58,15 @@ def _episode(
         raise StudioError("the run has ended there; give an earlier frame")
     yield {"layout": layout_document(agent.observations)}
     tracker, start = PathTracker(game.bank), game.start if len(inputs) else None
+    played = [inputs]
     with closing(agent.play(game.level, **settings, start=start)) as decisions:
         for decision in decisions:
             yield {"decisions": [decision_document(decision, game.frame) | {"paths": tracker.changed(game)}]}
             game.play(decision.inputs)
-            outcome = decision.outcome
-    yield {"ending": [0, outcome, game.frame, float(game.ninja["x"]), float(game.ninja["y"])]}
+            played.append(decision.inputs)
+    ending = ending_of(level, np.concatenate(played))
+    numbers = [0, decision.outcome, ending.frames, *ending.place, ending.share]
+    yield {"ending": numbers, "why": ending.text(decision.returns)}
 
 
 def _endings(
@@ -69,7 +74,7 @@ def _endings(
 ) -> Generator[Document, None, None]:
     with closing(agent.evaluate(levels, episodes, **settings)) as endings:
         for one in endings:
-            yield {"ending": [one.level, one.outcome, one.frames, one.x, one.y]}
+            yield {"ending": [one.level, one.outcome, one.frames, one.x, one.y, one.share]}
 
 
 def decision_document(decision: Decision, frame: int) -> Document:

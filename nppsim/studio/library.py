@@ -1,6 +1,7 @@
 """Levels and replays that a studio shows: those of the given folders, and those opened in the page.
 
-The page identifies levels by fingerprint and replays by number.  It never sends a path, so it cannot reach other files.
+The page identifies levels by fingerprint and replays by number.  It never sends a path, so it cannot reach other files.  A
+copy of a level under another name has an id of its own, FINGERPRINT~2, FINGERPRINT~3, ...
 """
 
 import threading
@@ -55,8 +56,8 @@ class ShownLevel:
 class _Contents(NamedTuple):
     """Contents of the folders and files of levels.
 
-    cards: ``card`` of each distinct level.
-    places: fingerprint of each distinct level -> (its level set, its number there).
+    cards: ``card`` of each level; copies under the same name are left out.
+    places: id of each level -> (its level set, its number there).
     problems: messages on unreadable files.
     """
 
@@ -98,6 +99,7 @@ class Library:
     @cached_property
     def _contents(self) -> _Contents:
         contents = _Contents([], {}, [])
+        names: dict[str, list[str]] = {}  # of the copies of each level, by fingerprint
         for levels in self._sets:
             for i in range(len(levels)):
                 try:
@@ -105,19 +107,24 @@ class Library:
                 except LevelSetError as error:
                     contents.problems.append(str(error))
                     continue
-                if contents.places.setdefault(shown.level.fingerprint, (levels, i)) == (levels, i):
-                    contents.cards.append(shown.card())
+                fingerprint = shown.level.fingerprint
+                known = names.setdefault(fingerprint, [])
+                if shown.name not in known:
+                    known.append(shown.name)
+                    id = fingerprint if len(known) == 1 else f"{fingerprint}~{len(known)}"
+                    contents.places[id] = levels, i
+                    contents.cards.append(shown.card() | {"id": id})
         return contents
 
     def level(self, id: str) -> ShownLevel:
-        """Return a level by fingerprint.  Raises StudioError if it is unknown, LevelSetError if its file is gone."""
+        """Return a level by its id.  Raises StudioError if it is unknown, LevelSetError if its file is gone."""
         with self._lock:
             if id in self._opened:
                 return self._opened[id]
             places = self._contents.places
             if id in places:
                 shown = _shown(*places[id])
-                if shown.level.fingerprint == id:
+                if shown.level.fingerprint == id.partition("~")[0]:
                     return shown
                 self.reread()  # another program has changed the file
         raise StudioError("there is no such level here; open its file again", _NOT_FOUND)
@@ -133,6 +140,7 @@ class Library:
             order = list(dict.fromkeys([*self._contents.places, *self._opened]))
             following = order[order.index(id) + 1 :]
         return about_level(shown.level, shown.name, shown.category, shown.par) | {
+            "id": id,
             "title": shown.level.title,
             "map": packed_text(shown.level.to_bytes()),
             "warnings": list(shown.level.warnings),

@@ -6,10 +6,11 @@
  *     endingsOnly: post no decisions.
  *
  * and posts the messages of nppsim/studio/episodes.py: {layout, frameSkip}, {decisions},
- * {ending: [level, outcome, frames, x, y]}, and at the end {done} or {error}.
+ * {ending: [level, outcome, frames, x, y, share], why}, and at the end {done} or {error}.
  */
 
 import { Environment, play } from "./agent.js";
+import { endingOf } from "./ending.js";
 import { Kernels } from "./kernels.js";
 import { compileLevel } from "./level.js";
 import { Policy } from "./policy.js";
@@ -30,7 +31,8 @@ function playAll({ modules, policy: file, levels, episodes, seed, deterministic,
   const kernels = new Kernels(modules.game);
   self.postMessage({ layout: policy.settings.observations, frameSkip: policy.settings.frame_skip });
   levels.forEach((level, index) => {
-    const environment = new Environment(modules, policy, compileLevel(kernels, level));
+    const compiled = compileLevel(kernels, level);
+    const environment = new Environment(modules, policy, compiled);
     for (let episode = 0; episode < episodes; episode++) {
       /** @type {object[]} */
       let decisions = [];
@@ -39,8 +41,14 @@ function playAll({ modules, policy: file, levels, episodes, seed, deterministic,
       let reported = performance.now();
       /** @type {Uint16Array | null} */
       let paths = null;
+      /** @type {number | null} */
+      let deadlyFrom = null;
+      let returns = 0;
+      const played = [...inputs];
       for (const decision of play(environment, { seed: seed + episode, deterministic, inputs })) {
-        ({ outcome } = decision);
+        ({ outcome, returns } = decision);
+        deadlyFrom = decision.deadly ? (deadlyFrom ?? decision.f) : null;
+        played.push(...decision.inputs);
         if (endingsOnly) continue;
         decisions.push({ ...decision, paths: decision.paths === paths ? null : decision.paths });
         ({ paths } = decision);
@@ -48,8 +56,8 @@ function playAll({ modules, policy: file, levels, episodes, seed, deterministic,
         self.postMessage({ decisions });
         [decisions, reported] = [[], performance.now()];
       }
-      const [x, y] = ["x", "y"].map((name) => environment.ninja(name, "float64"));
-      self.postMessage({ ending: [index, outcome, environment.frame, x, y] });
+      const { place, share, why } = endingOf(modules.game, compiled, played, { deadlyFrom, returns });
+      self.postMessage({ ending: [index, outcome, environment.frame, ...place, share], why });
     }
   });
 }

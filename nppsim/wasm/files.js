@@ -171,6 +171,7 @@ export function levelFromText(text, name) {
 
 const SIZES = [2, 2, 2, 4, 0, 3, 5, 0, 5, 0, 3, 3, 4, 4, 4, 4, 2, 2, 2, 2, 3, 2, 2, 4, 2, 2, 4, 2, 2]; // bytes, by type
 const TITLE_SIZE = 128;
+const CONTROL = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu; // characters that a title cannot have
 const EPISODE = 5; // levels
 // Name of a campaign file -> code of its tab, number of levels, whether its last sixth is row X, and has episodes.
 const TABS = {
@@ -247,6 +248,42 @@ function levelFromLine(line, name) {
   const title = [...heading].map((character) => (/[ -~]/.test(character) ? character : "?")).join("");
   const level = levelOf(data.slice(begin, tilesEnd), rows, title.slice(0, TITLE_SIZE));
   return levelFromBytes(levelToBytes(level), name);
+}
+
+/**
+ * Encode a level as a line of a campaign file, without line break (nppsim.levels.campaign.to_line).
+ * @param {Level} level
+ * @returns {string}
+ * @throws {LevelError} if the format cannot store the level
+ */
+export function levelToLine(level) {
+  const rows = recordsOf(level.records);
+  const data = [0, 0, 0, 0, ...level.tiles];
+  SIZES.forEach((size, type) => {
+    if (!size) return;
+    const own = rows.map((_, i) => i).filter((i) => rows[i][0] === type);
+    data.push(own.length >> 8, own.length & 255);
+    for (const i of own) {
+      const its = type in SWITCH_OF ? (rows[i + (type === EXIT ? level.exitCount : 1)] ?? []).slice(1, 3) : [];
+      data.push(...rows[i].slice(1, 1 + size - its.length), ...its);
+    }
+  });
+  const digits = [...data, 0, 0, 0, 0].map((byte) => (byte & 15).toString(16) + (byte >> 4).toString(16)).join("");
+  const line = `$${level.title.replace(CONTROL, "?")}#${digits}#`;
+  const read = attempt(() => levelFromLine(line, "level"));
+  if (!read || fingerprint(read) !== fingerprint(level))
+    throw new LevelError("a campaign file cannot store this level unchanged; save it as a map file");
+  return line;
+}
+
+/** Return the result of a function, or null if the format does not allow it. */
+function attempt(read) {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof LevelError) return null;
+    throw error;
+  }
 }
 
 /** Return a level whose stated counts are those of its records. */

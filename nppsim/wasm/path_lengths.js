@@ -1,5 +1,7 @@
 /* Lengths of the paths to the objective, which change with the doors and exits of a level (nppsim.paths). */
 
+import { computePaths } from "./level.js";
+
 const [SPACING, UNIT] = [12, 1.2]; // px between lattice points; px, unit of the lengths
 const [NODES_X, NODES_Y] = [89, 51]; // lattice points
 const WALL = 65534; // first value without a path: a blocked point, then a point without a path
@@ -57,8 +59,37 @@ export class PathLengths {
   }
 }
 
+/**
+ * Play a run.
+ * @param {import("./game.js").Game} game - at the start of the level
+ * @param {ArrayLike<number>} inputs
+ * @returns {{length: number, points: number[][], left: number[], won: boolean, frames: number}} length: of the path
+ *   from the start, px; points, left: position and length of the remaining path after each frame
+ */
+export function followPath(game, inputs) {
+  const { kernels, compiled } = game;
+  const paths = computePaths(kernels, compiled);
+  const lengths = new PathLengths(kernels, compiled, paths);
+  /** @type {number[][]} */
+  const points = [];
+  /** @type {number[]} */
+  const left = [];
+  for (const byte of Array.from(inputs)) {
+    const { count, ninja } = game.record([byte]);
+    if (!count) break;
+    const [x, y] = ninja;
+    points.push([x, y]);
+    // from a lattice, they may be 0 before the win, or above 0 at the win
+    left.push(Math.max(lengthFrom(lengths.of(kernels, game.state), x, y), 1));
+  }
+  const won = game.outcome === "won";
+  if (won) left[left.length - 1] = 0;
+  const [length] = new Float32Array(paths.length.bytes.buffer);
+  return { length, points, left, won, frames: points.length };
+}
+
 /** Length in px of the path from a position; MAX_PATH if there is none (nppsim.paths.nearest_node). */
-export function lengthFrom(lengths, x, y) {
+function lengthFrom(lengths, x, y) {
   const [i, j] = [Math.trunc(x / SPACING), Math.trunc(y / SPACING)];
   for (const ring of [0, 1]) {
     let [best, free] = [Infinity, false];

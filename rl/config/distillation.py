@@ -27,11 +27,6 @@ class DistillationConfig:
     learning_rate: float = _setting(2e-3, "highest learning rate; it begins and ends with a tenth", above=0, high=1)
     epochs: int = _setting(4, "passes over each rollout of distillation, every second one over mirror images", low=1)
     minibatch_size: int = _setting(1024, "decisions per gradient step of distillation", low=1)
-    kl_coef: float = _setting(
-        1.0,
-        "initial weight of the KL penalty to the teacher in PPO; it ends with 0; 0: penalty to the BC policy",
-        low=0,
-    )
 
     def __post_init__(self) -> None:
         check_settings(self)

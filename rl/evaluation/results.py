@@ -79,8 +79,7 @@ class EpisodeRecord:
     ret: undiscounted sum of rewards.
     path_length: length in px of the path from the spawn via the switch to the exit.
     subtasks: int64[decisions, 2], subtask and its age in decisions, for a policy with subtasks; else None.
-    covered: largest share of the path that was covered, up to 1; 0 unless the reward has shaping along the path.
-    last_gain: number of the decision after which ``covered`` was reached.
+    returns: how often the player took decisions back.
     thoughts: periods of thinking in live play: begin and end in s, and number of decisions that were final then.
     """
 
@@ -96,8 +95,7 @@ class EpisodeRecord:
     gold: int
     path_length: float
     subtasks: np.ndarray | None = field(default=None, repr=False)
-    covered: float = 0.0
-    last_gain: int = 0
+    returns: int = 0
     thoughts: Sequence[tuple[float, float, int]] = ()
 
     @property

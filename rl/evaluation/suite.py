@@ -8,10 +8,10 @@ death or after the game's time limit, which can be longer than in training.  All
 a number of ended episodes would favour short episodes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from nppsim.observe import layout
 from nppsim.observe.foresight_settings import FORESIGHT, Foresight
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.physics import outcomes
-from nppsim.reward import GAMMA, PATH_SHAPING, RewardConfig
+from nppsim.reward import GAMMA, RewardConfig
 from rl.config.evaluation import EvaluationConfig
 from rl.evaluation.levels import Pairs, read_pairs
 from rl.evaluation.results import EpisodeRecord
@@ -67,6 +67,24 @@ class NoOpPolicy:
     def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
         """See ``Policy``."""
         return np.zeros(_rows(obs), np.int64)
+
+
+class RecordedPolicy:
+    """Policy that takes recorded actions in one environment.
+
+    actions: action of each decision, 0..5.
+    policy: policy that is also evaluated, for its outputs; None: no policy.
+    """
+
+    def __init__(self, actions: Iterable[int], policy: Any = None):
+        self._actions, self._policy = iter(actions), policy
+        self.observations: tuple[str, ...] = CHEAPEST if policy is None else policy.observations
+
+    def act(self, obs: Mapping[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+        """See ``Policy``."""
+        if self._policy is not None:
+            self._policy.act(obs, deterministic=deterministic, rng=rng)
+        return np.array([next(self._actions)], np.int64)
 
 
 class EvaluationSuite:
@@ -142,7 +160,7 @@ class EvaluationSuite:
         playing = np.arange(sim.num_envs)
         pressed: list[list[int]] = [[] for _ in range(sim.num_envs)]
         subtasks: list[list[np.ndarray]] = [[] for _ in range(sim.num_envs)]
-        covered: list[list[float]] = [[] for _ in range(sim.num_envs)]  # share of the path after each decision
+        returns = np.zeros(sim.num_envs, np.int64)  # how often decisions of the episode were taken back
         player = with_backtracking(player_of(compiled(policy), sim.num_envs, self.patience), sim, self.horizon)
         records: dict[int, EpisodeRecord] = {}
         obs = sim.reset(self._bank_row(playing))
@@ -161,17 +179,13 @@ class EvaluationSuite:
             backtracked = player.backtrack(rng)
             ended = [env for env in sim.finished if env not in backtracked]
             for env in ended:
-                records[playing[env]] = self._record(
-                    playing[env], sim.episode[env], pressed[env], subtasks[env], covered[env]
-                )
-                pressed[env], subtasks[env], covered[env] = [], [], []
+                episode = sim.episode[env]
+                records[playing[env]] = self._record(playing[env], episode, pressed[env], subtasks[env], returns[env])
+                pressed[env], subtasks[env], returns[env] = [], [], 0
                 playing[env] += sim.num_envs
-            share = _path_covered(sim)
-            for env in active:
-                if env not in ended:
-                    covered[env].append(share[env])
             for row, count in backtracked.items():
-                for values in (pressed, subtasks, covered):
+                returns[row] += 1
+                for values in (pressed, subtasks):
                     del values[row][-count:]
             if ended:
                 player.begin(np.array(ended))
@@ -195,11 +209,9 @@ class EvaluationSuite:
         return self._rows[np.minimum(episodes, len(self._rows) - 1)]
 
     def _record(
-        self, number: int, episode: np.void, actions: list[int], subtasks: list[np.ndarray], covered: list[float]
+        self, number: int, episode: np.void, actions: list[int], subtasks: list[np.ndarray], returns: int
     ) -> EpisodeRecord:
-        """Return the record of an ended episode.  covered: share of the path after each decision but the last one."""
-        most = max(covered, default=0.0)
-        won = episode["outcome"] == outcomes.WON
+        """Return the record of an ended episode."""
         frames = int(episode["frames"])
         level = self.bank.levels[episode["level"]]
         return EpisodeRecord(
@@ -215,8 +227,7 @@ class EvaluationSuite:
             gold=int(episode["gold"]),
             path_length=float(self.bank.path_length[episode["level"]]),
             subtasks=np.array(subtasks) if subtasks else None,
-            covered=1.0 if won else max(most, 0.0),
-            last_gain=len(actions) if won else covered.index(most) + 1 if most > 0 else 0,
+            returns=int(returns),
         )
 
 
@@ -228,12 +239,6 @@ def _pairs(levels: Iterable[tuple[Level, str]] | Sequence[str | Path] | str | Pa
     if not all(isinstance(one, tuple) and len(one) == 2 for one in given):
         raise ConfigError("levels of an evaluation are paths, or pairs (level, category)")
     return [one for one in given if isinstance(one, tuple)]
-
-
-def _path_covered(sim: BatchSimulator) -> np.ndarray:
-    """Return the covered share of the path, float64[num_envs]; negative behind the spawn, 0 without path shaping."""
-    size = sim.reward_config.shaping if sim.reward_config.potential == PATH_SHAPING else 0.0
-    return sim.state.progress["potential"][: sim.num_envs] / size if size else np.zeros(sim.num_envs)
 
 
 def _schedule(

@@ -25,6 +25,7 @@ from nppsim.pictures.film import record
 from nppsim.pictures.render import FilmSettings
 from nppsim.pictures.schemes import colour_scheme
 from nppsim.planner import plan
+from nppsim.replays.ending import ending_of
 from nppsim.replays.replay import Replay
 from rl.config import VideoConfig
 from rl.evaluation.results import EpisodeRecord
@@ -33,7 +34,11 @@ from rl.policy.subtasks import SUBTASKS
 
 @dataclass(frozen=True)
 class Film:
-    """One recorded episode.  video, route: paths relative to the evaluation's folder."""
+    """One recorded episode.
+
+    video, route: paths relative to the evaluation's folder.
+    why: why the episode is lost, see ``Ending.text``; "" for a won one.
+    """
 
     category: str
     level_name: str
@@ -41,6 +46,7 @@ class Film:
     frames: int
     video: str
     route: str
+    why: str = ""
 
 
 def record_evaluation(
@@ -87,12 +93,17 @@ def _replace_films(out_dir: Path, files: list[str]) -> None:
     write_text(written, "".join(f"{name}\n" for name in files))
 
 
-def _film(out_dir: Path, frame_skip: int, config: VideoConfig, episode: EpisodeRecord, name: str, number: int) -> Film:
-    """Write film and route picture of one episode.  name: folder of its category."""
-    video, replay, route = _files(episode, name, number)
+def _film(
+    out_dir: Path, frame_skip: int, config: VideoConfig, episode: EpisodeRecord, folder: str, number: int
+) -> Film:
+    """Write film and route picture of one episode.  folder: that of its category."""
+    video, replay, route = _files(episode, folder, number)
     run = nppsim.simulate(episode.level, episode.inputs)
     title, outcome = episode.level.caption, episode.outcome
-    picture = render.draw_route(episode.level, run, crop=True, title=title, outcome=outcome)
+    ending = None if episode.won else ending_of(episode.level, episode.inputs)
+    why, marked = ("", None) if ending is None else (ending.text(episode.returns), ending.farthest_frame)
+    name = f"{title}: {why}" if why else title
+    picture = render.draw_route(episode.level, run, crop=True, title=name, outcome=outcome, marked=marked)
     with replacing(out_dir / route) as temporary:
         picture.save(temporary, format="PNG")
     planned = plan(episode.level) if config.ghost else None
@@ -108,7 +119,7 @@ def _film(out_dir: Path, frame_skip: int, config: VideoConfig, episode: EpisodeR
     record(out_dir / video, episode.level, episode.inputs, look, run=run)
     if episode.frames:  # a replay file must have at least one frame
         Replay(episode.level, episode.inputs, success=episode.won).save(out_dir / replay)
-    return Film(episode.category, title, outcome, episode.frames, video, route)
+    return Film(episode.category, title, outcome, episode.frames, video, route, why)
 
 
 def _subtasks(episode: EpisodeRecord, frame_skip: int) -> list[str]:

@@ -2,7 +2,7 @@
 
     pretrained = distill_teacher(setup, plan, pretrained, teacher)
 
-The distilled policy replaces the BC policy as PPO's initial policy.  In PPO, the KL penalty is one to the teacher.
+The distilled policy replaces the BC policy as PPO's initial policy and as the reference of the KL penalty.
 """
 
 from dataclasses import asdict, replace

@@ -172,7 +172,7 @@ def make_env(
         difficulty=data.bank.path_length,
         generators=data.train_generators,
     )
-    return BatchVecEnv(sim, sampler, architecture.observations)
+    return BatchVecEnv(sim, sampler)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -79,7 +79,6 @@ class Training:
     settings: PPO settings, with values from the hardware plan instead of None.
     started: ``time.monotonic`` at the start.
     record: content of finished.json, with the results of the stages so far.
-    teacher: policy of --teacher, or None.
     pretrained: result of ``imitate`` and ``distill``; None without imitation.
     agent: result of ``ppo``.
     """
@@ -91,7 +90,6 @@ class Training:
     env: BatchVecEnv
     started: float
     record: RunRecord
-    teacher: NppPolicy | None = None
     pretrained: PretrainedPolicy | None = None
     agent: PPO = field(init=False)
 
@@ -116,10 +114,7 @@ def run_stages(setup: TrainingSetup, last: str = "report") -> Training:
     own_plan = plan.per_process(ranks.size)
     if setup.architecture.memory:
         segment_length(settings, own_plan)  # raises errors about rollout and segment lengths before imitation
-    path = teacher_of(setup)
-    teacher = load_teacher(path, setup.config.frame_skip).to(plan.device) if path else None
-    shown = teacher if setup.config.teacher.kl_coef else None
-    env = make_env(setup.config, setup.data, setup.architecture, own_plan, setup.seed, teacher=shown)
+    env = make_env(setup.config, setup.data, setup.architecture, own_plan, setup.seed)
     record = RunRecord(
         setup.architecture.name,
         setup.pretrained,
@@ -130,7 +125,7 @@ def run_stages(setup: TrainingSetup, last: str = "report") -> Training:
         plan,
         settings=sources,
     )
-    training = Training(setup, plan, own_plan, settings, env, started, record, teacher)
+    training = Training(setup, plan, own_plan, settings, env, started, record)
     if not ranks.rank:
         check_before_training(training)
     for stage in STAGES:
@@ -241,8 +236,10 @@ def train_bc_policy(
 
 def distill(training: Training) -> None:
     """Distil the teacher into the BC policy, or load the result; do nothing without a teacher."""
-    if training.pretrained is not None and training.teacher is not None:
-        training.pretrained = distill_teacher(training.setup, training.plan, training.pretrained, training.teacher)
+    setup, path = training.setup, teacher_of(training.setup)
+    if training.pretrained is not None and path is not None:
+        teacher = load_teacher(path, setup.config.frame_skip).to(training.plan.device)
+        training.pretrained = distill_teacher(setup, training.plan, training.pretrained, teacher)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -322,8 +319,6 @@ def make_agent(training: Training) -> PPO:
         agent.policy.load_state_dict(start.weights)
     if start.has_reference:
         agent.set_reference(agent.policy)
-    if training.teacher is not None and setup.config.teacher.kl_coef > 0:
-        agent.set_teacher(training.teacher, setup.config.teacher.kl_coef)
     if (starts := training.env.sampler.starts) is not None:
         count = f"{starts.add(start.runs)} of {len(setup.data.train)} training levels"
         setup.log(f"start states: demonstrations of {count}, the agent's best runs on the others")

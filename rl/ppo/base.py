@@ -126,8 +126,6 @@ class BasePPO:
         self.actor_updates = 0  # number of updates that changed the actor
         self.n_passes = 0  # number of passes over rollouts
         self.reference: NppPolicy | None = None  # reference policy of the KL penalty
-        self.teacher: NppPolicy | None = None  # reference policy instead of ``reference``
-        self.teacher_kl_coef = 0.0  # initial weight of the penalty to the teacher
         self.kl_penalty_scale = 1.0  # factor of the coefficient in the settings
         self.kl_penalty_start = 0.0  # progress at which the schedule of the penalty began
         self.critic_only = False  # True if the next update leaves the actor unchanged
@@ -297,17 +295,8 @@ class BasePPO:
         self.reference = copy.deepcopy(policy).requires_grad_(False)
         self.critic_only = True
 
-    def set_teacher(self, teacher: NppPolicy, kl_coef: float) -> None:
-        """Make the KL penalty one to a teacher (kickstarting), which falls linearly to 0 over the training.
-
-        teacher: policy whose observations the simulator computes.
-        kl_coef: initial weight of the penalty.
-        """
-        self.teacher, self.teacher_kl_coef = teacher.requires_grad_(False), kl_coef
-        self.rollout_buffer.teacher_log_probs = torch.zeros_like(self.rollout_buffer.log_probs)
-
     def increase_kl_penalty(self) -> None:
-        """Double the KL penalty.  Without a teacher, also make the current policy its reference, and restart its schedule."""
+        """Double the KL penalty, make the current policy its reference, and restart its schedule."""
         self.reference = copy.deepcopy(self.policy).requires_grad_(False)
         self.kl_penalty_scale *= 2
         self.kl_penalty_start = self.progress

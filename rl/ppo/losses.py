@@ -1,6 +1,6 @@
 """Losses of PPO on a minibatch, their gradients, and statistics of gradients.
 
-Source: Schulman et al. 2017 (PPO), Schmitt et al. 2018 (kickstarting: KL penalty to a teacher).
+Source: Schulman et al. 2017 (PPO), Schmitt et al. 2018 (kickstarting: KL penalty to the BC policy).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Losses(NamedTuple, Generic[Number]):
     loss: weighted sum that the optimiser minimises.
     approx_kl: KL divergence from the rollout policy in nats; a sum over all actions, so it is exact.
     clip_fraction: share of decisions whose probability ratio is outside the clip range.
-    bc_kl: KL divergence from the BC policy, or from the teacher, in nats; 0 without a penalty.
+    bc_kl: KL divergence from the BC policy in nats; 0 without a penalty.
     """
 
     policy_gradient_loss: Number
@@ -72,7 +72,7 @@ class Samples:
     actions: int64[B].
     log_probs: float32[B, 6], log-probabilities of all actions under the rollout policy.
     advantages, returns: float32[B]; the advantages are normalised over the rollout.
-    reference_log_probs: float32[B, 6], log-probabilities of all actions under BC policy or teacher, for the KL penalty.
+    reference_log_probs: float32[B, 6], log-probabilities of all actions under the BC policy, for the KL penalty.
     values: float32[B], values during the rollout; None if values are not clipped.
     weights: float32[B], importance weights; None: all weights are 1.
     """

@@ -125,8 +125,6 @@ class PPO(BasePPO):
             logits, values = self.policy_outputs(t, rows, buffer.store_observations(t, rows, current))
             buffer.values[t, rows] = values
             buffer.log_probs[t, rows] = F.log_softmax(logits, dim=1)
-            if self.teacher is not None:
-                buffer.teacher_log_probs[t, rows] = self.teacher.log_probs(self.sim.latest, rows)
             return logits.cpu()
 
         actions = sample_actions(torch.cat(self.pool.map_rows(self.sim.num_envs, part)), self.action_rng)
@@ -217,9 +215,7 @@ class PPO(BasePPO):
         """Return the coefficients of the losses for the next update."""
         config, progress = self.config, self.progress
         penalty = 0.0
-        if self.teacher is not None and not self.critic_only:
-            penalty = self.kl_penalty_scale * self.teacher_kl_coef * (1 - progress)
-        elif self.reference is not None and not self.critic_only:
+        if self.reference is not None and not self.critic_only:
             penalty = self.kl_penalty_scale * config.bc_kl_coef_at(progress - self.kl_penalty_start)
         # Adam's steps do not depend on the scale of gradients, but on the balance between critic and actor.  So the value
         # loss is divided by the variance of the returns, as a simple alternative to PopArt (van Hasselt et al. 2016).
@@ -237,9 +233,7 @@ class PPO(BasePPO):
     def samples(self, weights: LossWeights) -> Samples:
         """Return the inputs of the losses for all decisions of the rollout."""
         buffer, reference_log_probs = self.rollout_buffer, None
-        if self.teacher is not None:
-            reference_log_probs = buffer.flat("teacher_log_probs")
-        elif self.reference is not None and weights.bc_kl_coef > 0:
+        if self.reference is not None and weights.bc_kl_coef > 0:
             reference_log_probs = evaluate_rollout(self.reference, buffer, self.pool, self.batch_size)[0]
         advantages = buffer.flat("advantages")
         return Samples(

@@ -16,7 +16,6 @@ class RolloutBuffer:
     obs: key -> tensor [T, N, *shape] in the layout's dtype; for stacked observations, the newest frame.
     actions: int64[T, N].
     log_probs: float32[T, N, 6], log-probabilities of all actions under the rollout policy.
-    teacher_log_probs: the same under a teacher, see ``BasePPO.set_teacher``.
     values, rewards, advantages, returns: float32[T, N].
     episode_ends, wins: bool[T, N], True for the last decision of an episode, and for a decision that wins it.
     ages: uint8[T, N], number of earlier frames of the episode, up to the length of the stacks minus 1.
@@ -51,7 +50,6 @@ class RolloutBuffer:
         self.ages = zeros(torch.uint8)
         self.actions = zeros(torch.int64)
         self.log_probs = zeros(torch.float32, int(action_space.n))
-        self.teacher_log_probs = torch.empty(0)
         self.values = zeros(torch.float32)
         self.rewards = zeros(torch.float32)
         self.advantages = zeros(torch.float32)

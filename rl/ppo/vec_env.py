@@ -47,7 +47,6 @@ class BatchVecEnv(VecEnv):
 
     sim: the simulator.
     sampler: sampler for the levels of ``sim.bank``.
-    keys: keys of the observations in the observation space; None: all those of the simulator.
     ``set_options`` chooses levels for the next reset.
     ``reset_infos`` has "level" and "level_name" of the current episode of each environment.
     ``get_attr`` returns the attributes "level" (index in the bank), "action_space", "observation_space", "spec" and
@@ -58,18 +57,17 @@ class BatchVecEnv(VecEnv):
     observation_space: spaces.Dict
     action_space: spaces.Discrete
 
-    def __init__(self, sim: BatchSimulator, sampler: CurriculumManager, keys: Sequence[str] | None = None):
+    def __init__(self, sim: BatchSimulator, sampler: CurriculumManager):
         if len(sampler.stage_of) != len(sim.bank):
             raise ValueError(
                 f"the sampler has {len(sampler.stage_of)} levels, the simulator {len(sim.bank)}; they must be the same"
             )
         self.sim = sim
         self.sampler = sampler
-        self._keys = keys or sim.keys
         self._actions: np.ndarray | None = None
         self._since_update = 0  # number of episodes since the latest update of the curriculum
         self._begin = time.monotonic()
-        super().__init__(sim.num_envs, observation_space(self._keys, sim.stacking), spaces.Discrete(NUM_ACTIONS))
+        super().__init__(sim.num_envs, observation_space(sim.keys, sim.stacking), spaces.Discrete(NUM_ACTIONS))
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         """Seed the sampler; None draws a seed.  The simulator itself is deterministic."""
@@ -220,7 +218,7 @@ class BatchVecEnv(VecEnv):
                 "l": int(episode["decisions"]),
                 "t": round(time.monotonic() - self._begin, 6),
             }
-        final = flatten_vectors({key: sim.final_obs[key] for key in self._keys})
+        final = flatten_vectors(sim.final_obs)
         info["terminal_observation"] = {key: values[env].copy() for key, values in final.items()}
         return info
 
@@ -229,10 +227,7 @@ class BatchVecEnv(VecEnv):
         return {"level": level, "level_name": self.sim.bank.levels[level].name}
 
     def _observations(self) -> dict[str, np.ndarray]:
-        return {
-            key: values.copy()
-            for key, values in flatten_vectors({key: self.sim.obs[key] for key in self._keys}).items()
-        }
+        return {key: values.copy() for key, values in flatten_vectors(self.sim.obs).items()}
 
 
 def make_sb3(levels: Levels | None = None, num_envs: int = 64, *, seed: int = 0, **settings: Any) -> BatchVecEnv:

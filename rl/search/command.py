@@ -14,7 +14,7 @@ from dataclasses import MISSING, asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,6 +51,9 @@ from rl.search.levels import SolveTask, read_tasks
 from rl.search.live import CLOCKS, MEASURED, LivePlayer, load_kernels
 from rl.search.solve import PLANNER, Interrupted, Solution, SolveSettings, solve
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 SOURCE = "solve"  # "source" in the metadata of demonstrations
 LIVE = "live play"  # ``Solution.found_by`` of runs of --live
 FOUND, RECORDING = "this run", "recording"  # whose the best known run is, besides PLANNER, whose the par is
@@ -78,6 +81,8 @@ class Solved:
         level, run = self.task.level, self.solution.run
         known = asdict(self.solution)
         del known["run"]
+        for loss in known["losses"]:
+            del loss["inputs"], loss["farthest_frame"]
         runs = [
             (run.frames if run else None, FOUND),
             (self.task.par_frames, PLANNER),
@@ -287,17 +292,18 @@ def write_demonstrations(solved: Iterable[Solved], folder: Path) -> None:
 def _write_report(arguments: SolveArguments, settings: SolveSettings, solved: Sequence[Solved]) -> None:
     filmed: list[dict[str, Any]] = []
     for one in solved:
-        if one.solution.run and sum(shown["category"] == one.task.category for shown in filmed) < arguments.films:
+        shown = (one.task.category, one.solution.run is not None)
+        if sum((other["category"], not other["why"]) == shown for other in filmed) < arguments.films:
             with colour_scheme(arguments.video_colours):
-                filmed.append(film(one, arguments.out, arguments.video_fps))
+                filmed += film(one, arguments.out, arguments.video_fps) if shown[1] else lost_route(one, arguments.out)
     used = {
         name: value for name, value in (asdict(arguments) | asdict(settings)).items() if name not in EXECUTION_SETTINGS
     }
-    shown = {name: str(value) if isinstance(value, Path) else value for name, value in used.items()}
+    settings_text = {name: str(value) if isinstance(value, Path) else value for name, value in used.items()}
     write_json(arguments.out / "results.json", {"settings": used, "levels": [one.entry for one in solved]})
     title = f"{arguments.level.name}: search with {arguments.agent.name}"
     page = render_page(
-        "solve.html", title=title, summary=summary(solved), rows=rows(solved), films=filmed, settings=shown
+        "solve.html", title=title, summary=summary(solved), rows=rows(solved), films=filmed, settings=settings_text
     )
     write_page(page, arguments.out / "report.html")
     print(f"runs: {arguments.out / REPLAYS}; page: {arguments.out / 'report.html'}")
@@ -441,8 +447,8 @@ def save_run(one: Solved, folder: Path) -> None:
     attract.save(folder / REPLAYS / f"{one.stem}.attract", format="attract")
 
 
-def film(one: Solved, folder: Path, fps: int) -> dict[str, Any]:
-    """Record a video and draw the route of a run, and of the recording; return the entry of the report."""
+def film(one: Solved, folder: Path, fps: int) -> list[dict[str, Any]]:
+    """Record a video and draw the route of a run, and of the recording; return the entries of the report."""
     level, replay, name = one.task.level, one.replay, one.task.caption
     run = simulate(level, replay.inputs)
     if one.task.recorded is None:
@@ -450,13 +456,28 @@ def film(one: Solved, folder: Path, fps: int) -> dict[str, Any]:
     else:
         both = (simulate(level, one.task.recorded.inputs), run)
         picture = render.draw_two_routes(level, both, ("recording", "found"))
-    with replacing(folder / ROUTES / f"{one.stem}.png") as temporary:
-        picture.save(temporary, format="PNG")
     video = f"{FILMS}/{one.stem}.mp4"
     look = render.FilmSettings(fps=fps, title=name, category=one.task.category)
     record(folder / video, level, replay.inputs, look, run=run)
-    png = (folder / ROUTES / f"{one.stem}.png").read_bytes()
-    return {"name": name, "category": one.task.category, "frames": replay.frames, "link": video, "poster": png}
+    return [_entry(one, folder, picture) | {"frames": replay.frames, "link": video, "why": ""}]
+
+
+def lost_route(one: Solved, folder: Path) -> list[dict[str, Any]]:
+    """Draw an episode that shows why a level is not finished; return the entries of the report, none without losses."""
+    entries = []
+    for loss in one.solution.losses[:1]:
+        run, title = simulate(one.task.level, loss.inputs), f"{one.task.caption}: {loss.why}"
+        picture = render.draw_route(one.task.level, run, crop=True, title=title, marked=loss.farthest_frame)
+        entries.append(_entry(one, folder, picture) | {"frames": run.frames, "link": None, "why": loss.why})
+    return entries
+
+
+def _entry(one: Solved, folder: Path, picture: "Image") -> dict[str, Any]:
+    """Write the picture of a route; return what entries of the report have in common."""
+    path = folder / ROUTES / f"{one.stem}.png"
+    with replacing(path) as temporary:
+        picture.save(temporary, format="PNG")
+    return {"name": one.task.caption, "category": one.task.category, "poster": path.read_bytes()}
 
 
 def parse(argv: Sequence[str]) -> tuple[SolveArguments, SolveSettings]:

@@ -11,7 +11,7 @@ Decisions for which thinking came too late have no action.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from nppsim.levels.level import Level
 from nppsim.physics.outcomes import WON
 from nppsim.planner.search import WinningRun
 from rl.evaluation.results import EpisodeRecord
-from rl.evaluation.suite import CHEAPEST, EvaluationSuite
+from rl.evaluation.suite import EvaluationSuite, RecordedPolicy
 from rl.policy.backtracking import with_backtracking
 from rl.policy.constants import HORIZON, PATIENCE
 from rl.policy.player import player_of
@@ -161,19 +161,6 @@ class Thought(NamedTuple):
     planned: int
 
 
-class _Recorded:
-    """Policy that plays recorded actions, int64[decisions], in one environment."""
-
-    observations = CHEAPEST
-
-    def __init__(self, actions: np.ndarray):
-        self._actions = iter(actions)
-
-    def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
-        """See ``rl.evaluation.suite.Policy``."""
-        return np.array([next(self._actions)])
-
-
 @dataclass(frozen=True)
 class LivePlay:
     """An episode of live play.
@@ -183,6 +170,7 @@ class LivePlay:
     found: number of executed decisions when the search had found the run; None if it found none.
     thoughts: periods of thinking, in order.
     simulated: number of simulated frames, except for those of look-ahead.
+    returns: how often the policy took decisions back.
     """
 
     actions: np.ndarray
@@ -190,6 +178,7 @@ class LivePlay:
     found: int | None
     thoughts: list[Thought]
     simulated: int
+    returns: int
 
     @property
     def thought(self) -> float:
@@ -199,21 +188,32 @@ class LivePlay:
     def record(self, pair: tuple[Level, str], frame_skip: int) -> EpisodeRecord:
         """Return the record of the episode.  pair: the level and its category."""
         suite = EvaluationSuite([pair], frame_skip=frame_skip, num_envs=1, threads=1, patience=0, horizon=0)
-        (record,) = suite.run(_Recorded(self.actions), deterministic=True)
-        return replace(record, thoughts=self.thoughts)
+        (record,) = suite.run(RecordedPolicy(self.actions), deterministic=True)
+        return replace(record, thoughts=self.thoughts, returns=self.returns)
 
-    def timeline(self, decision_seconds: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return for each decision whether the agent thinks meanwhile, and the number of final decisions from it on.
 
-        decision_seconds: length of a decision, in s.
-        Returns bool[decisions] and int64[decisions].
-        """
-        count = len(self.actions)
-        thinks, planned = np.zeros(count, bool), np.full(count, count)
-        for begin, end, final in self.thoughts:
-            during = slice(int(begin / decision_seconds), int(np.ceil(end / decision_seconds)))
-            thinks[during], planned[during] = True, final
-        return thinks, np.maximum(planned - np.arange(count), 0)
+class LiveDecision(NamedTuple):
+    """An executed decision of live play.
+
+    action: 0..5.
+    thinks: True if the agent thinks meanwhile.
+    ahead: number of final decisions from this one on.
+    """
+
+    action: int
+    thinks: bool
+    ahead: int
+
+
+def timeline(actions: Sequence[int], thoughts: Sequence[Thought], decision_seconds: float) -> list[LiveDecision]:
+    """Return the decisions of a play.  decision_seconds: length of a decision, in s."""
+    count = len(actions)
+    thinks, planned = np.zeros(count, bool), np.full(count, count)
+    for begin, end, final in thoughts:
+        during = slice(int(begin / decision_seconds), int(np.ceil(end / decision_seconds)))
+        thinks[during], planned[during] = True, final
+    ahead = np.maximum(planned - np.arange(count), 0)
+    return list(map(LiveDecision, actions, thinks.tolist(), ahead.tolist()))
 
 
 @dataclass
@@ -236,11 +236,21 @@ class LivePlayer:
         self._committed: list[int] = []  # actions that lead to the root, which cannot be taken back
         self._states = [self.search.start]  # uint8[B], state before each of them, and the root
         self._dead = False  # True if the ninja dies before the root
+        self._thoughts: list[Thought] = []
+        self._found: int | None = None
+        self._won = False
+        self._returns = 0
 
     def play(self) -> LivePlay:
         """Play the episode."""
+        actions = [one.action for one in self.decisions()]
+        counts = self._clock.simulated, self._returns
+        return LivePlay(np.array(actions, np.int64), self._won, self._found, self._thoughts, *counts)
+
+    def decisions(self) -> Iterator[LiveDecision]:
+        """Play the episode; yield each decision once the clock has reached it, or no thinking is left."""
         self._clock = CLOCKS[self.clock](self.search)
-        thoughts: list[Thought] = []
+        thoughts, executed = self._thoughts, 0
         run = found = None
         while run is None and self.search.bank.reachable[0] and not self._dead:
             begin = self._clock.now
@@ -256,13 +266,17 @@ class LivePlayer:
             if run is not None and (self._dead or not self._begin_early(run)):
                 run = None
             thoughts.append(Thought(begin, self._clock.now, root))
-        rest, won = (run.actions.tolist(), True) if run is not None else ([], False)
-        if run is None and not self._dead:
+            due = min(self._due, len(self._committed))
+            yield from timeline(self._committed, thoughts, self.decision_seconds)[executed:due]
+            executed = due
+        rest: list[int] = []
+        if run is not None:
+            rest, self._found, self._won = run.actions.tolist(), found, True
+        elif not self._dead:
             begin = self._clock.now
-            rest, won = self._follow_policy()
+            rest, self._won = self._follow_policy()
             thoughts.append(Thought(begin, self._clock.now, len(self._committed)))
-        actions = np.array(self._committed + rest, np.int64)
-        return LivePlay(actions, won, found if run is not None else None, thoughts, self._clock.simulated)
+        yield from timeline(self._committed + rest, thoughts, self.decision_seconds)[executed:]
 
     @property
     def _due(self) -> int:
@@ -386,6 +400,7 @@ class LivePlayer:
                 played.append(action if due <= len(played) else NO_ACTION)
                 obs = envs._step(np.array(played[-1:]), np.full(1, -1, np.int32), every_end=False)
                 undone = player.backtrack(rng, final=due)
+            self._returns += len(undone)
             over = bool(envs.finished.size) and not undone
             del played[len(played) - undone.get(0, 0) :]
         return played, bool(envs.episode["outcome"][0] == WON)

@@ -1,24 +1,24 @@
 """Agent for the studio: plays a checkpoint or an exported network and reports the network outputs of each decision."""
 
 import copy
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import repeat, tee
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from nppsim.actions import ACTION_INPUT, FRAMES_PER_SECOND
+from nppsim.actions import ACTION_INPUT
 from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level
 from nppsim.physics import outcomes
 from nppsim.planner.search import PlanStart
+from nppsim.replays.ending import ending_of
 from nppsim.reward import TERMS
-from nppsim.simulate import simulate
 from nppsim.studio.agents import AgentError, Decision, EpisodeEnd
-from rl.evaluation.suite import EvaluationSuite
+from rl.evaluation.suite import EvaluationSuite, RecordedPolicy
 from rl.policy.backtracking import with_backtracking
 from rl.policy.checkpoint import load_policy
 from rl.policy.constants import HORIZON, PATIENCE
@@ -28,7 +28,7 @@ from rl.policy.player import Player, player_of
 from rl.policy.policy import NppPolicy
 from rl.policy.subtasks import SUBTASKS
 from rl.search.guided_search import GuidePolicy
-from rl.search.live import MEASURED, LivePlay, LivePlayer, load_kernels
+from rl.search.live import MEASURED, LiveDecision, LivePlayer, load_kernels
 from rl.studio.policy_file import facts, rewards_of
 
 AgentPolicy = NppPolicy | CompiledPolicy | OnnxPolicy
@@ -69,17 +69,15 @@ class LoadedAgent:
         live: str = "",
     ) -> Generator[Decision, None, None]:
         """Play one episode; see ``StudioAgent``."""
-        played = self._play_live(level, seed, live) if live else None
         policy, latest = _recorded(self._policy)
         sim = self._simulator(level, policy)
-        player = (
-            with_backtracking(player_of(policy, 1, PATIENCE), sim, HORIZON)
-            if played is None
-            else _RecordedPlayer(policy, played.actions)
-        )
-        timeline: Iterator[tuple[bool | None, int | None]] = repeat((None, None))
-        if played is not None:
-            timeline = zip(*(one.tolist() for one in played.timeline(self.frame_skip / FRAMES_PER_SECOND)), strict=True)
+        horizon = HORIZON
+        timeline: Iterator[tuple[int | None, bool | None, int | None]] = repeat((None, None, None))
+        if live:
+            actions, timeline = tee(self._play_live(level, seed, live))
+            player, horizon = Player(RecordedPolicy((one.action for one in actions), policy)), 0
+        else:
+            player = with_backtracking(player_of(policy, 1, PATIENCE), sim, horizon)
         rng = torch.Generator().manual_seed(seed)
         first_env, before, frames_before = np.zeros(1, np.int64), np.zeros(len(TERMS)), 0
         pending: list[Decision] = []  # decisions that may be taken back
@@ -88,14 +86,15 @@ class LoadedAgent:
             start.put(sim, 0)
             obs, frames_before = sim.observe(first_env), int(start.ninja["frame"])
             sim.forget_frames(first_env)
-        over = False
+        over, returns = False, 0
         while not over:
             seen = {key: sim.latest[key][0].copy() for key in policy.observations}
             action = player.act(obs, first_env, deterministic=deterministic, rng=rng)
-            note, (thinks, ahead) = _note(player), next(timeline)
+            note, (_, thinks, ahead) = _note(player), next(timeline)
             logged = torch.log_softmax(latest["logits"], dim=0)
             obs = sim.step(action)
             backtracked = player.backtrack(rng)
+            returns += len(backtracked)
             over = bool(sim.finished.size) and not backtracked
             terms = (sim.episode["terms"] if over else sim.state.terms)[0].copy()
             frames = int((sim.episode["frames"] if over else sim.state.ninja["frame"])[0])
@@ -109,12 +108,13 @@ class LoadedAgent:
                 terms=dict(zip(TERMS, (terms - before).tolist(), strict=True)),
                 outcome=outcomes.NAMES[sim.episode["outcome"][0]] if over else None,
                 note=note,
+                returns=returns,
                 thinks=thinks,
                 ahead=ahead,
             )
             pending = [*pending, decision][: len(pending) + 1 - backtracked.get(0, 0)]  # maybe without this one, too
             before, frames_before = terms, frames
-            while pending and (over or len(pending) > HORIZON):
+            while pending and (over or len(pending) > horizon):
                 yield pending.pop(0)
 
     def _simulator(self, level: Level, policy: AgentPolicy) -> BatchSimulator:
@@ -133,15 +133,19 @@ class LoadedAgent:
             foresight=policy.foresight,
         )
 
-    def _play_live(self, level: Level, seed: int, clock: str) -> LivePlay:
-        """Play an episode live.  Raises AgentError for exported networks and recurrent policies."""
+    def _play_live(self, level: Level, seed: int, clock: str) -> Iterable[LiveDecision]:
+        """Play an episode live.  Raises AgentError for exported networks and recurrent policies.
+
+        With the measured clock, the episode ends before its decisions are returned, since displaying them takes time.
+        """
         policy = copy.deepcopy(self._policy)
         if isinstance(policy, OnnxPolicy) or (isinstance(policy, NppPolicy) and policy.memory is not None):
             raise AgentError(f"{self.name} cannot play live; give a checkpoint without GRU")
         guide = GuidePolicy(policy, self.frame_skip)
         if clock == MEASURED:
             load_kernels(guide)
-        return LivePlayer(level, guide, seed, clock).play()
+        decisions = LivePlayer(level, guide, seed, clock).decisions()
+        return list(decisions) if clock == MEASURED else decisions
 
     def evaluate(
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
@@ -163,25 +167,11 @@ class LoadedAgent:
                     horizon=0,
                 )
                 number += 1
-                banks = [LevelBank([level], known={level: suite.bank.compiled[i]}) for i, level in enumerate(group)]
                 for one in suite.run(policy, deterministic=deterministic):
-                    x, y = simulate(banks[one.level_index], one.inputs).position[-1].tolist()
-                    yield EpisodeEnd(first + one.level_index, one.outcome, one.frames, x, y)
-
-
-class _RecordedPlayer(Player):
-    """Player that evaluates its policy and takes the given actions, int64[decisions], in one environment."""
-
-    def __init__(self, policy: AgentPolicy, actions: np.ndarray):
-        super().__init__(policy)
-        self._actions = iter(actions)
-
-    def act(
-        self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
-    ) -> np.ndarray:
-        """See ``Player``."""
-        super().act(obs, envs, deterministic=deterministic, rng=rng)
-        return np.array([next(self._actions)])
+                    ending = ending_of(one.level, one.inputs)
+                    yield EpisodeEnd(
+                        first + one.level_index, one.outcome, one.frames, *ending.place, share=ending.share
+                    )
 
 
 def _recorded(policy: AgentPolicy) -> tuple[AgentPolicy, dict[str, torch.Tensor]]:

@@ -150,8 +150,10 @@ def run(settings: EvaluateSettings, video: VideoConfig) -> None:
         printed = {agent: with_enough_levels(rows, settings.episodes_per_level) for agent, rows in breakdown.items()}
         if any(len(rows) > 1 for rows in printed.values()):  # an agent has rows besides "all"
             print(format_table(printed))
-        print(format_endings(ended, episodes))
+        print(format_endings(ended))
         print(failures(by_level))
+        if not all(episode.won for episode in episodes):
+            print(lost_episodes(episodes, ended))
         if comparisons:
             print(comparison_table(comparisons))
         print(
@@ -362,6 +364,17 @@ def failures(levels: Sequence[Mapping[str, object]], most: int = 10) -> str:
     return f"never won: {len(names)} of {len(levels)} levels: {', '.join(names[:most])}{more}"
 
 
+def lost_episodes(episodes: Sequence[EpisodeRecord], ended: Sequence[Ending], most: int = 10) -> str:
+    """Return a line for each lost episode that says why it is lost.  most: largest number of lines."""
+    lines = [
+        f"{REPLAYS}#{number} {episode.level.caption}: {ending.text(episode.returns)}"
+        for number, (episode, ending) in enumerate(zip(episodes, ended, strict=True))
+        if not episode.won
+    ]
+    more = [f"and {len(lines) - most} more (results.json has them)"] if len(lines) > most else []
+    return "\n".join(["why episodes were lost:", *lines[:most], *more])
+
+
 def episode_entry(number: int, episode: EpisodeRecord, ending: Ending) -> dict[str, object]:
     """Return the entry of an episode in results.json."""
     return {
@@ -369,10 +382,11 @@ def episode_entry(number: int, episode: EpisodeRecord, ending: Ending) -> dict[s
         "category": episode.category,
         "outcome": episode.outcome,
         "cause": ending.cause,
-        "x": ending.x,
-        "y": ending.y,
+        "x": ending.place[0],
+        "y": ending.place[1],
+        "why": None if episode.won else ending.text(episode.returns),
         "switch_taken": ending.switch_taken,
-        "path_covered": episode.covered,
+        "path_covered": ending.share,
         "frames": episode.frames,
         "gold": episode.gold,
         "time": seconds(episode.frames),

@@ -1,12 +1,14 @@
 """Level editor, by mouse and by keyboard; saved levels equal the drafts."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels import kinds
+from nppsim.levels.campaign import level_from_line
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import LevelSet
 from nppsim.levels.tiles import MIRRORED
@@ -133,6 +135,13 @@ def test_editor_mouse_creates_saves_and_plays_level(page, studio):
     assert (level.tiles[10:12, 2:15] == 0).all() and (level.tiles == 0).sum() == 26
     assert frames == plan(level).frames
 
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export to the game").click()
+        page.get_by_role("dialog", name="Export to the game").get_by_role("button", name="Campaign file").click()
+    assert download.value.suggested_filename.endswith(".txt")
+    line = Path(download.value.path()).read_text()
+    assert level_from_line(line.strip().encode()).fingerprint == level.fingerprint
+    page.keyboard.press("Escape")
     page.click("text=Save as text")  # does not wait for the download, which the next page may cut short
     page.locator("#editor").focus()
     page.keyboard.press("p")

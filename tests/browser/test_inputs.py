@@ -112,7 +112,7 @@ def test_input_editor_planner_continues_branch_and_exports(editor):
     page.get_by_role("button", name="Store run").click()
     page.get_by_label("Name", exact=True).press("Enter")
     with page.expect_download() as download:
-        page.click("text=Attract file")
+        page.get_by_role("button", name="Attract file").click()
     assert np.array_equal(Replay.load(download.value.path()).inputs, second)
     page.keyboard.press("Escape")
     page.reload()

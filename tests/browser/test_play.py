@@ -9,7 +9,7 @@ from PIL import Image
 from nppsim import simulate
 from nppsim.actions import JUMP, LEFT, RIGHT
 from nppsim.gym.env import STARTER_LEVELS
-from nppsim.levels.level_set import LevelSet
+from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.planner import plan
 from nppsim.replays.replay import Replay
 from nppsim.replays.score import score
@@ -84,7 +84,7 @@ def test_stored_recording_equals_pressed_keys(page, studio):
     finish(page)
     store(page)
     with page.expect_download() as download:
-        page.click("text=Replay file")
+        page.get_by_role("button", name="Replay file").click()
     replay = Replay.load(download.value.path())
 
     sent, played = game()
@@ -125,14 +125,25 @@ def test_finished_run_becomes_demonstration(page, studio):
 
 
 @needs_agents
-def test_search_for_run_shows_progress_and_stores_run(page, studio):
+def test_search_longer_stores_better_run_as_par_with_its_finder(page, start_studio, tmp_path):
+    LevelSet.write(tmp_path / "levels", [(LEVEL, LevelEntry("simplest", par_frames=900))])
+    studio = start_studio("--levels", str(tmp_path / "levels"))
     open_level(page, studio)
-    page.get_by_role("button", name="Search for a run").click()
+    page.wait_for_selector("dd.par:has-text('15.000 s by planner, not proved')")
+    page.get_by_role("button", name="Search longer").click()
     page.wait_for_selector("text=/planner: .* vision_free_foresight: \\d+ of \\d+ episodes won · best: /")
     page.get_by_role("button", name="Stop the search").click()
-    page.wait_for_selector(".recorded-run:has-text('search: ')")
+    page.wait_for_selector(".toast:has-text('Stored as par')")
+    stored = page.text_content(".toast:has-text('Stored as par')")
+    time, by = re.search(r"(\d\.\d{3} s) by (.+), not proved", stored).groups()
+    assert by.startswith(("planner", "vision_free_foresight"))
+    page.wait_for_selector(f"dd.par:has-text('{time} by '):has-text(', not proved')")  # another may tie with it
     page.goto(studio.at("replays"))
-    page.wait_for_selector("tr:has-text('search: '):has-text('won')")
+    page.wait_for_selector(f"tr:has-text('par: {by}'):has-text('won')")
+    page.goto(studio.at("levels"))
+    page.wait_for_selector(f".card .par:has-text('{time}')")
+    page.goto(studio.at(f"play/{LEVEL.fingerprint}"))
+    page.wait_for_selector(f"dd.par:has-text('{time} by '):has-text(', not proved')")  # another may tie with it
 
 
 @needs_agents

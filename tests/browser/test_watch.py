@@ -7,10 +7,12 @@ import pytest
 
 from nppsim.gym.env import STARTER_LEVELS
 from nppsim.io.files import write_json
+from nppsim.levels import kinds
 from nppsim.levels.level_set import LevelSet
 
 from browsing import needs_agents, until
 from places import ROOT
+from worlds import corridor
 
 LEVEL = LevelSet.open(STARTER_LEVELS)[0]
 pytestmark = needs_agents
@@ -82,6 +84,33 @@ def test_deaths_counted_and_drawn(page, studio):
     page.get_by_role("button", name="Start", exact=True).click()
     until(page, lambda: page.locator(".deaths tbody tr").count() == 3, "the levels of the category")
     page.wait_for_selector(".deaths button:has-text('Start')")
+    assert page.locator(".deaths tbody tr").first.locator("td").all_text_contents()[2:4] == ["0", "0"]
+
+
+def walled(tmp_path):
+    """A corridor whose exit is behind a wall of mines, in a folder."""
+    mines = [(kinds.MINE, 48, y) for y in range(40, 50, 2)]
+    level = corridor(switch=100, door=120, entities=mines)
+    level.save(tmp_path / "walled.map")
+    return level
+
+
+def test_lost_episode_says_why_and_marks_the_place(page, start_studio, tmp_path):
+    level = walled(tmp_path)
+    page.goto(start_studio("--levels", str(tmp_path)).at(f"watch/{level.fingerprint}"))
+    page.wait_for_selector(".watching [role=status]:has-text('of the path')")
+    text = page.text_content(".watching [role=status]")
+    assert re.search(r"(killed by a mine at|not finished after)", text)
+    page.get_by_label("How it chooses").select_option("live")  # played by the server
+    until(page, lambda: not page.text_content(".watching [role=status]"), "the next run")
+    page.wait_for_selector(".watching [role=status]:has-text('of the path')")
+
+
+def test_deaths_have_progress_and_places(page, start_studio, tmp_path):
+    level = walled(tmp_path)
+    page.goto(start_studio("--levels", str(tmp_path)).at(f"watch/{level.fingerprint}"))
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.wait_for_selector(".deaths [aria-live]:has-text('of the path on average')")
 
 
 def test_editor_agent_evaluated_on_level(page, studio):

@@ -1,5 +1,6 @@
 """Flags: each one has an effect or is refused; invalid settings are one-line errors before training."""
 
+import functools
 import json
 import re
 import shlex
@@ -106,8 +107,14 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(b"")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(PRESETS, "mine", RewardConfig(win=7.0))
-    begin()
+    (tmp_path / "old" / "config.json").write_text(begun())
     return tmp_path
+
+
+@functools.cache
+def begun():
+    """Content of config.json of the run ``old``."""
+    return json.dumps(resolve(REQUIRED).to_dict())
 
 
 def begin(*flags):

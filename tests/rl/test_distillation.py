@@ -37,7 +37,7 @@ def make_distiller(student, teacher, settings=SETTINGS, threads=1):
     architecture = get_architecture(student.architecture)
     keys = layout.observation_keys({*student.observations, *teacher.observations})
     sim = BatchSimulator(LEVELS, 4, observations=keys, stacking=architecture.stacking, threads=1)
-    env = BatchVecEnv(sim, make_sampler(CATEGORIES, CurriculumConfig(), 0), student.observations)
+    env = BatchVecEnv(sim, make_sampler(CATEGORIES, CurriculumConfig(), 0))
     return Distiller(student, teacher, env, settings, rollout_length=16, pool=ThreadPool(threads), seed=0)
 
 

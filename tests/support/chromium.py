@@ -11,8 +11,6 @@ import sys
 import threading
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 NODE = Path(__file__).with_name("node_in_browser.mjs")
@@ -48,6 +46,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def main(script, *arguments):
+    from playwright.sync_api import sync_playwright  # not at the top: tests import this module to find Chromium
+
     request = {"args": [script, *arguments], "input": sys.stdin.read() if not sys.stdin.isatty() else ""}
     Handler.request_text = json.dumps(request).encode()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)

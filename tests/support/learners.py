@@ -10,7 +10,6 @@ from stable_baselines3.common.logger import KVWriter, Logger
 import hardware
 from nppsim.batch import BatchSimulator
 from nppsim.levels import kinds
-from nppsim.observe.layout import observation_keys
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config import PPOConfig
 from rl.config.curriculum import CurriculumConfig
@@ -60,16 +59,16 @@ class Scalars(KVWriter):
         pass
 
 
-def make_env(num_envs=4, *, frame_skip=4, gamma=0.995, seed=0, curriculum=None, architecture="vision_free", also=()):
-    """Return environments for a network, with levels drawn uniformly or by a curriculum; also: observations of a teacher."""
+def make_env(num_envs=4, *, frame_skip=4, gamma=0.995, seed=0, curriculum=None, architecture="vision_free"):
+    """Return environments for a network, with levels drawn uniformly or by a curriculum."""
     network = get_architecture(architecture)
     seen = {
-        "observations": observation_keys({*network.observations, *also}),
+        "observations": network.observations,
         "stacking": network.stacking,
         "foresight": network.foresight,
     }
     sim = BatchSimulator(LEVELS, num_envs, frame_skip=frame_skip, **seen, gamma=gamma, threads=1)
-    return BatchVecEnv(sim, make_sampler(CATEGORIES, curriculum or CurriculumConfig(), seed), network.observations)
+    return BatchVecEnv(sim, make_sampler(CATEGORIES, curriculum or CurriculumConfig(), seed))
 
 
 def make_plan(num_envs=4, rollout_length=32, minibatch_size=32, precision="float32"):
@@ -106,7 +105,6 @@ def make_ppo(
     from_stage=None,
     ranks=SINGLE_PROCESS,
     precision="float32",
-    also=(),
     **settings,
 ):
     """Return (PPO, its log); settings: fields of PPOConfig.
@@ -117,7 +115,7 @@ def make_ppo(
     config = PPOConfig(**{"total_timesteps": 10_000, "n_epochs": 1} | settings).settled(plan)
     torch.manual_seed(seed)
     world = {"frame_skip": frame_skip, "gamma": config.gamma, "curriculum": curriculum, "architecture": architecture}
-    env = make_env(num_envs, seed=seed, also=also, **world)
+    env = make_env(num_envs, seed=seed, **world)
     seen = statistics(architecture=architecture)
     ppo = ppo_for(env, architecture, config, plan, from_stage=from_stage, statistics=seen, seed=seed, ranks=ranks)
     scalars = Scalars()

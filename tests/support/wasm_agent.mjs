@@ -4,6 +4,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 
 const [, , wasm, folder, what] = process.argv;
+const { endingOf } = await import(`${wasm}/ending.js`);
 const { Environment, play } = await import(`${wasm}/agent.js`);
 const { Kernels, loadModule } = await import(`${wasm}/kernels.js`);
 const { compileLevel, levelFromBytes } = await import(`${wasm}/level.js`);
@@ -42,16 +43,20 @@ async function episodes() {
   const results = JSON.parse(readFileSync(`${folder}/jobs.json`)).map(({ level, inputs, ...settings }) => {
     const compiled = compileLevel(game, levelFromBytes(Buffer.from(level, "base64")));
     made = 0;
-    let paths = null;
+    let [paths, deadlyFrom, returns] = [null, null, 0];
     const decisions = [];
+    const played = [...Buffer.from(inputs, "base64")];
     const given = { ...settings, inputs: Buffer.from(inputs, "base64") };
     for (const decision of play(new Environment(modules, policy, compiled), given)) {
       const s = Object.fromEntries(Object.entries(decision.s).map(([key, values]) => [key, text(values)]));
       const changed = decision.paths === paths ? null : text(decision.paths);
       decisions.push({ ...decision, s, paths: changed, inputs: text(decision.inputs) });
       paths = decision.paths;
+      deadlyFrom = decision.deadly ? (deadlyFrom ?? decision.f) : null;
+      ({ returns } = decision);
+      played.push(...decision.inputs);
     }
-    return { decisions, made };
+    return { decisions, made, ...endingOf(modules.game, compiled, played, { deadlyFrom, returns }) };
   });
   writeFileSync(`${folder}/results.json`, JSON.stringify({ results, seconds: (performance.now() - started) / 1000 }));
 }

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";
-import { cardOf, draftOf, levelToText, readFile, replayToBytes } from "../../nppsim/wasm/files.js";
+import { cardOf, draftOf, levelToLine, levelToText, readFile, replayToBytes } from "../../nppsim/wasm/files.js";
 import { levelFromDraft, levelToBytes } from "../../nppsim/wasm/level.js";
 
 const digest = (data) => createHash("sha256").update(data).digest("hex");
@@ -22,6 +22,7 @@ function read(file) {
       card: cardOf(level, { name, code, category }),
       map: digest(levelToBytes(level)),
       text: digest(levelToText(level)),
+      line: attempt(() => digest(levelToLine(level))),
       lost,
       draft: digest(levelToBytes(levelFromDraft(draft))),
     };

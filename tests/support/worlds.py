@@ -6,17 +6,18 @@ from numba import njit
 from nppsim.bank import LevelBank
 from nppsim.levels.kinds import GOLD, MINE, REGULAR_DOOR, TOGGLE_MINE
 from nppsim.levels.level import Level
-from nppsim.physics.lasers import update_beams
+from nppsim.measure.kernels import advance, start_all
 from nppsim.physics.rules import DEFAULT_RULES
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, TRAIL_DTYPE
-from nppsim.physics.tick import start, tick
 from nppsim.reward import STRAIGHT_LINE_SHAPING, RewardConfig
+from nppsim.shadow.state_simulator import StateSimulator
 
 # Rewards with several terms, under which dying pays more than staying alive.
 SPARSE_REWARDS = RewardConfig(1.0, -0.5, 0.1, -0.01, 0.05, STRAIGHT_LINE_SHAPING, closest=0.0001, exploration=0.001)
 
 LEFT, RIGHT, JUMP, JUMP_LEFT, JUMP_RIGHT = 1, 2, 3, 4, 5  # actions
 FLOOR = 46  # y byte of a ninja standing on a floor of cell row 12
+MOST_FRAMES = 10_000  # of a Walk
 
 
 def tiles(*columns, floor=12):
@@ -166,28 +167,23 @@ def callable_kernel(kernel):
     return njit(error_model="numpy")(lambda *arguments: kernel(*arguments))
 
 
-@njit(cache=True)
-def _start(ninjas, entities, movers, world):
-    start(ninjas[0], entities[0], movers[0], world, 0)
-
-
-@njit(cache=True)
-def _tick(ninjas, entities, movers, trail, world, input_byte):
-    tick(ninjas[0], entities[0], movers[0], trail[0], world, input_byte)
-    update_beams(entities[0], movers[0], world, ninjas[0]["level"])
-
-
 class Walk:
-    """The bare physics of one level, frame by frame; unlike the package's drivers, also after death and win."""
+    """The bare physics of one level, frame by frame; unlike in play, also after death and win."""
 
     def __init__(self, level, rules=DEFAULT_RULES):
         self.bank = LevelBank([level], rules=rules)
         self.ninjas, self.entities = np.zeros(1, NINJA_DTYPE), np.zeros((1, self.bank.max_entities), ENTITY_DTYPE)
         self.movers = np.zeros((1, self.bank.max_movers), MOVER_DTYPE)
         self.trail = np.zeros((1, self.bank.max_trail), TRAIL_DTYPE)
-        _start(self.ninjas, self.entities, self.movers, self.bank.world)
+        self._inputs, self._beams = np.zeros((1, MOST_FRAMES), np.uint8), StateSimulator(self.bank)
+        start_all(self.ninjas, self.entities, self.movers, self.bank.world, np.zeros(1, int))
 
     def frame(self, input_byte):
         """(ninja, entities) after one more frame, copied."""
-        _tick(self.ninjas, self.entities, self.movers, self.trail, self.bank.world, np.uint8(input_byte))
+        state = self.ninjas, self.entities, self.movers, self.trail
+        self._inputs[0, self.ninjas["frame"]] = input_byte
+        advance(0, 1, *state, self.bank.world, self._inputs, np.array([MOST_FRAMES]), 1, False)
+        self._beams.load(tuple(array[0] for array in state))
+        self._beams.play([])  # which computes the beams of lasers
+        self.movers[0] = self._beams.rows[2]
         return self.ninjas[0].copy(), self.entities[0].copy()

@@ -1,6 +1,7 @@
 """Level generators: deterministic, valid, varied; level sets made with them."""
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import os
@@ -53,6 +54,7 @@ MACHINES |= {
 }
 FEWEST_LAYOUTS = 20  # of 40 levels; "simplest" has the fewest
 SOLID = 1
+made = functools.cache(generate)  # several tests look at the same levels
 difficulties = st.none() | st.floats(0, 1)
 
 
@@ -165,10 +167,10 @@ def test_generate_difficulty_out_of_range_raises_error(tmp_path, difficulty):
 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_generate_many_seeds_are_varied(category):
-    made = [generate(category, seed) for seed in range(120)]
-    assert {entry.generator for _, entry in made} == {generator for generator, _ in RECIPES[category]}
-    assert len({symmetric_fingerprint(level) for level, _ in made}) > 110
-    assert len({level.spawn for level, _ in made}) > 80
+    levels, entries = zip(*(made(category, seed) for seed in range(120)), strict=True)
+    assert {entry.generator for entry in entries} == {generator for generator, _ in RECIPES[category]}
+    assert len({symmetric_fingerprint(level) for level in levels}) > 110
+    assert len({level.spawn for level in levels}) > 80
 
 
 @pytest.mark.parametrize(
@@ -176,12 +178,12 @@ def test_generate_many_seeds_are_varied(category):
     [("simplest", "c7e7fc0fc701fb79"), ("simpler", "2d55d54ca5dbfd95"), ("simple", "914abfa3efcaf673")],
 )
 def test_generate_seeds_match_shipped_levels(category, digest):
-    fingerprints = "".join(generate(category, seed)[0].fingerprint for seed in range(200))
+    fingerprints = "".join(made(category, seed)[0].fingerprint for seed in range(200))
     assert hashlib.sha256(fingerprints.encode()).hexdigest()[:16] == digest
 
 
 def test_variety_categories_have_many_layouts():
-    measured = variety((category, generate(category, seed)[0]) for category in CATEGORIES for seed in range(40))
+    measured = variety((category, made(category, seed)[0]) for category in CATEGORIES for seed in range(40))
     for category, found in measured.items():
         assert found.levels == found.distinct_levels == 40, category
         assert found.distinct_layouts >= FEWEST_LAYOUTS, category
@@ -190,18 +192,18 @@ def test_variety_categories_have_many_layouts():
 
 def test_generate_hazard_counts_follow_category_names():
     names = ("simplest", "simplest_few_mines", "simplest_with_mines", "mine_heavy")
-    measured = variety((name, generate(name, seed)[0]) for name in names for seed in range(40))
+    measured = variety((name, made(name, seed)[0]) for name in names for seed in range(40))
     medians = [np.median(measured[name].values[:, MEASURES.index("hazards")]) for name in names]
     assert medians[0] == 0 and medians == sorted(set(medians)), medians
 
 
 def test_generate_advanced_contains_all_machines():
-    types = {kind for seed in range(200) for kind in generate("advanced", seed)[0].records[:, 0].tolist()}
+    types = {kind for seed in range(200) for kind in made("advanced", seed)[0].records[:, 0].tolist()}
     assert types >= MACHINES
 
 
 def test_generate_mixed_contains_all_entity_groups():
-    levels = [generate("campaign_like", seed)[0] for seed in range(400)]
+    levels = [made("campaign_like", seed)[0] for seed in range(150)]
     present = np.array([[group.kind in level.records[:, 0] for group in GROUPS] for level in levels]).mean(axis=0)
     assert (present > 0).all()
     assert np.abs(present - [group.share for group in GROUPS]).max() < 0.15
@@ -219,7 +221,7 @@ def test_rooms_impossible_size_raises_error(width, height):
 def test_generate_mixed_locked_doors_openable_in_order():
     doors = 0
     for seed in range(60):
-        level = generate("campaign_like", seed)[0]
+        level = made("campaign_like", seed)[0]
         records = level.records.tolist()
         locked = [(x // 4 - 1, y // 4 - 1) for kind, x, y, *_ in records if kind == kinds.LOCKED_DOOR]
         switches = [(y // 4 - 1, x // 4 - 1) for kind, x, y, *_ in records if kind == kinds.LOCKED_SWITCH]
@@ -279,7 +281,7 @@ def test_generate_uses_every_generator():
 
 def test_generate_simplest_has_no_mines_or_deep_falls():
     for seed in range(200):
-        level, _ = generate("simplest", seed)
+        level, _ = made("simplest", seed)
         assert not np.isin(level.records[:, 0], (1, 21)).any()
         rows = np.flatnonzero((level.tiles != SOLID).any(axis=1))
         assert np.ptp(rows) + 1 <= 7, "a fall of more than 7 tiles can kill"
@@ -477,8 +479,8 @@ def test_script_exclude_several_sets(script, tmp_path):
         assert script.main([*common, "--seed", seed, "--out", str(tmp_path / seed)]) == 0
     excluded = [one for seed in ("0", "1") for one in ("--exclude", str(tmp_path / seed))]
     assert script.main([*common, "--seed", "0", "--out", str(tmp_path / "new"), *excluded]) == 0
-    made = [{level.fingerprint for level in LevelSet.open(tmp_path / name)} for name in ("0", "new")]
-    assert not made[0] & made[1]
+    found = [{level.fingerprint for level in LevelSet.open(tmp_path / name)} for name in ("0", "new")]
+    assert not found[0] & found[1]
 
 
 def test_script_counts_unfinished_levels(script, tmp_path, capsys):

@@ -221,6 +221,16 @@ def test_draw_route_shows_start_end_and_jumps():
         assert np.abs(picture[round(y), round(x)].astype(int) - colour).max() < 60, name
 
 
+def test_draw_route_marks_a_frame_with_a_ring():
+    level = corridor(width=14)
+    run = nppsim.simulate(level, np.full(60, RIGHT, np.uint8))
+    x, y = (round(value) for value in run.position[29])
+    plain, marked = (np.asarray(draw_route(level, run, marked=frame)).astype(int) for frame in (None, 30))
+    changed = np.argwhere(np.abs(marked - plain).max(axis=-1) > 60)
+    assert np.abs(marked[y - 9, x] - PALETTE.amber).max() < 60
+    assert np.abs(changed - (y, x)).max() <= 11
+
+
 @pytest.mark.parametrize(("count", "fps", "steps"), [
     (5, 30, [0, 2, 4, 5]), (4, 30, [0, 2, 4]), (3, 60, [0, 1, 2, 3]), (0, 30, [0]), (7, 24, [0, 2, 5, 7]),
 ])  # fmt: skip

@@ -68,7 +68,7 @@ def test_random_play_moving_entities_agree_with_reference():
     sim = BatchSimulator(short_bank(levels, 240), len(levels), observations=layout.ALL, shadow=True)
     rng, seen = np.random.default_rng(0), set()  # what was in the ninja's window: (type, state)
     sim.reset()
-    for step in range(20):
+    for step in range(13):
         if step % 4 == 0:
             actions = rng.choice(6, sim.num_envs, p=[0.05, 0.15, 0.3, 0.1, 0.2, 0.2])
         sim.step(actions)

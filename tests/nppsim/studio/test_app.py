@@ -2,12 +2,14 @@
 
 import base64
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import nppsim
 from nppsim.errors import ConfigError
+from nppsim.levels.campaign import to_line
 from nppsim.levels.kinds import MINE
 from nppsim.levels.level import Level, LevelError
 from nppsim.levels.level_set import LevelSet
@@ -53,6 +55,24 @@ def test_library_opens_campaigns_files_and_empty_folders(pack, tmp_path):
         ("lone", "single"),
     ]
     assert not shown["problems"] and library.folders == [tmp_path / "own"]
+
+
+def test_copy_under_another_title_is_shown_with_it(tmp_path):
+    official = replace(straight(), title="official", name="")
+    (tmp_path / "a pack.txt").write_text(to_line(official))
+    replace(official, title="my copy").save(tmp_path / "b.map")
+    official.save(tmp_path / "same.map")
+    replace(official, title="").save(tmp_path / "renamed.map")
+    library = Library([tmp_path])
+    cards = {card["name"]: card["id"] for card in library.levels()["levels"]}
+    assert set(cards) == {"official", "my copy", "renamed"}
+    assert len(set(cards.values())) == 3
+    for name, id in cards.items():
+        document = library.document(id)
+        assert (document["id"], document["name"]) == (id, name)
+        assert document["title"].strip() in (name, "")
+    ids = list(cards.values())
+    assert [library.document(id)["next"] for id in ids] == [*ids[1:], None]
 
 
 @pytest.mark.parametrize("data", [b"PK\3\4", b"\x89PNG", b"$cut#000000", b"\x89HDF"])

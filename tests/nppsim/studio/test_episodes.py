@@ -4,14 +4,18 @@ import base64
 import json
 from pathlib import Path
 
+import anyio
 import numpy as np
 import pytest
+from anyio import CapacityLimiter
 
 import nppsim
 from nppsim.batch import BatchSimulator
 from nppsim.physics.outcomes import NAMES
+from nppsim.replays.ending import ending_of
 from nppsim.reward import TERMS
 from nppsim.studio.agent_registry import AgentRegistry
+from nppsim.studio.agent_routes import _lines
 from nppsim.studio.agents import AgentError, Decision, EpisodeEnd, PagePolicy
 from nppsim.studio.errors import StudioError
 
@@ -67,7 +71,7 @@ class Presser:
         for place, level in enumerate(levels):
             run = nppsim.simulate(level, np.full(600, 2, np.uint8))
             for _ in range(episodes):
-                yield EpisodeEnd(place, run.outcome, run.frames, *run.position[-1].tolist())
+                yield EpisodeEnd(place, run.outcome, run.frames, *run.position[-1].tolist(), share=1.0)
 
 
 class Pressers:
@@ -124,7 +128,7 @@ def test_play_sends_layout_decisions_and_ending(watched, plugin):
     decisions = [decision for message in decided for decision in message["decisions"]]
     inputs = np.frombuffer(b"".join(base64.b64decode(one["inputs"]) for one in decisions), np.uint8)
     run = nppsim.simulate(straight(), inputs)
-    assert ending == {"ending": [0, "won", run.frames, *run.position[-1].tolist()]}
+    assert ending == {"ending": [0, "won", run.frames, *run.position[-1].tolist(), 1.0], "why": ""}
     assert run.outcome == decisions[-1]["outcome"] == "won"
     one = decisions[1]
     assert (one["f"], one["a"], one["note"]) == (4, RIGHT, "sure")
@@ -133,6 +137,28 @@ def test_play_sends_layout_decisions_and_ending(watched, plugin):
     assert one["s"]["game_state"][:2] == pytest.approx(run.position[3], abs=1e-3)
     assert decisions[-1]["r"]["win"] > 0
     assert plugin.agent.closed == plugin.agent.begun == 1
+
+
+def test_play_says_why_an_episode_is_lost(watched):
+    level = straight(mine=True)
+    *_, ending = play(watched, maps=[text(level.to_bytes())])
+    run = nppsim.simulate(level, np.full(600, 2, np.uint8))
+    expected = ending_of(level, np.full(run.frames, 2, np.uint8))
+    assert ending == {"ending": [0, "died", run.frames, *expected.place, expected.share], "why": expected.text()}
+
+
+def test_message_is_sent_before_the_next_is_computed():
+    computed = []
+
+    def documents():
+        for number in range(3):
+            computed.append(number)
+            yield {"number": number}
+
+    async def sent():
+        return [(json.loads(line)["number"], len(computed)) async for line in _lines(documents(), CapacityLimiter(1))]
+
+    assert anyio.run(sent) == [(0, 1), (1, 2), (2, 3)]
 
 
 def test_play_sends_path_lengths_on_change(watched):
@@ -154,11 +180,11 @@ def test_play_endings_only_sends_one_per_episode(watched):
 
 def test_play_error_of_agent_is_last_message(watched, plugin):
     def evaluate(levels, episodes, **_):
-        yield EpisodeEnd(0, "won", 70, 1.0, 2.0)
+        yield EpisodeEnd(0, "won", 70, 1.0, 2.0, share=1.0)
         raise AgentError("no more")
 
     plugin.agent.evaluate = evaluate
-    assert play(watched, endings_only=True) == [{"ending": [0, "won", 70, 1.0, 2.0]}, {"error": "no more"}]
+    assert play(watched, endings_only=True) == [{"ending": [0, "won", 70, 1.0, 2.0, 1.0]}, {"error": "no more"}]
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import pytest
 
 from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels import kinds
-from nppsim.levels.campaign import is_campaign, levels_from_bytes
+from nppsim.levels.campaign import is_campaign, levels_from_bytes, to_line
 from nppsim.levels.format import TYPE
-from nppsim.levels.level import Level, is_level
+from nppsim.levels.level import Level, LevelError, is_level
 from nppsim.replays.playback import entries_of
 from nppsim.replays.replay import FORMATS, Replay
 from nppsim.studio.library import ShownLevel
@@ -76,9 +76,17 @@ def _level(level, name, category):
         "card": ShownLevel(level, name, category).card(),
         "map": digest(level.to_bytes()),
         "text": digest(level.to_text().encode()),
+        "line": _line(level),
         "lost": ["a second spawn, which creates nothing, is left out"] * int(extra.sum()),
         "draft": digest(replace(level, records=level.records[~extra]).to_bytes()),  # a draft of the editor
     }
+
+
+def _line(level):
+    try:
+        return digest(to_line(level).encode())
+    except LevelError:
+        return {"error": "a campaign file cannot store this level unchanged; save it as a map file"}
 
 
 def test_read_shipped_levels_equals_python(tmp_path):
@@ -125,7 +133,8 @@ def test_read_damaged_file_names_file_and_problem(tmp_path, data, message):
 
 @pytest.mark.skipif(not CAMPAIGN.exists(), reason="needs ../shared/campaign, the levels of the game")
 def test_read_campaign_files_equals_python():
-    for file in sorted(CAMPAIGN.glob("*.txt" if MANY else "S*.txt")):
+    # Otherwise every second file of the game, among them SL2.txt with its damaged line.
+    for file in sorted(CAMPAIGN.glob("*.txt")) if MANY else sorted(CAMPAIGN.glob("S*.txt"))[::2]:
         assert read(file) == [expected(file)]
 
 

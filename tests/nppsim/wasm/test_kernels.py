@@ -35,7 +35,7 @@ from worlds import KINDS, mixed_level
 
 INTERFACE = json.loads((build.FOLDER / build.INTERFACE).read_text())
 MOST_BYTES = {"game": 300_000, "agent": 400_000, "planner": 400_000}
-LEVELS = int(os.environ.get("NPPSIM_WASM_LEVELS", "20"))
+LEVELS = int(os.environ.get("NPPSIM_WASM_LEVELS", "5"))
 CAMPAIGN = SHARED / "campaign"
 needs_linker = pytest.mark.skipif(shutil.which("wasm-ld") is None, reason="needs wasm-ld (Debian, Ubuntu: lld)")
 
@@ -90,9 +90,8 @@ def differences(levels):
 
 
 @needs_node
-@pytest.mark.parametrize("category", CATEGORIES)
-def test_generated_levels_give_equal_bytes(category):
-    assert differences([generate(category, 5000 + seed)[0] for seed in range(LEVELS)]) == []
+def test_generated_levels_give_equal_bytes():
+    assert differences([generate(category, 5000 + i)[0] for category in CATEGORIES for i in range(LEVELS)]) == []
 
 
 @needs_node
@@ -101,10 +100,13 @@ def test_levels_with_all_entities_give_equal_bytes():
 
 
 @needs_node
-@pytest.mark.parametrize("file", sorted(CAMPAIGN.glob("S*.txt")), ids=lambda path: path.name)
-def test_official_levels_give_equal_bytes(file):
-    levels = list(levels_from_bytes(file.read_bytes(), file.name)[0].values())  # without a damaged line of SL2.txt
-    assert differences(levels[:: max(len(levels) // LEVELS, 1)]) == []
+@pytest.mark.skipif(not CAMPAIGN.exists(), reason="needs ../shared/campaign, the levels of the game")
+def test_official_levels_give_equal_bytes():
+    chosen = []
+    for file in sorted(CAMPAIGN.glob("S*.txt")):
+        levels = list(levels_from_bytes(file.read_bytes(), file.name)[0].values())  # without a damaged line of SL2.txt
+        chosen += levels[:: max(len(levels) // LEVELS, 1)]
+    assert differences(chosen) == []
 
 
 @needs_node
@@ -118,13 +120,14 @@ def test_conformance_cases_give_equal_bytes(path):
 
 @needs_node
 def test_demonstrations_give_equal_bytes():
+    files = sorted((ROOT / "datasets" / "demonstrations").glob("*.h5"))
     with recording("game") as calls:
-        for path in sorted((ROOT / "datasets" / "demonstrations").glob("*.h5")):
+        for path in files:
             with ReplaySet(path) as replays:
                 for index in range(0, len(replays), max(len(replays) // LEVELS, 1)):
                     replay = replays[index]
                     simulate(replay.level, replay.inputs)
-        assert calls.count > 100
+        assert calls.count >= LEVELS * len(files)
         assert calls.differences() == []
 
 

@@ -3,56 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from nppsim.levels import kinds
-from nppsim.levels.level import Level
-from nppsim.simulate import simulate
-from rl.evaluation.breakdown import (
-    IMPACT,
-    LOOP,
-    SLOW,
-    by_contents,
-    cause_of_death,
-    endings,
-    format_endings,
-    losses,
-    losses_text,
-)
+from nppsim.replays.ending import LOOP, SLOW, ending_of
+from rl.evaluation.breakdown import by_contents, endings, format_endings, losses, losses_text
 from rl.evaluation.results import EpisodeRecord
 
 from worlds import FLOOR, corridor
 
 RIGHT = 2
-
-
-def death(level, key=RIGHT):
-    inputs = np.full(600, key, np.uint8)
-    run = simulate(level, inputs)
-    assert run.outcome == "died"
-    return level, inputs[: run.frames], run
-
-
-@pytest.mark.parametrize(
-    "kind", [kinds.MINE, kinds.ZAP_DRONE, kinds.FLOOR_GUARD, kinds.DEATH_BALL, kinds.GAUSS_TURRET, kinds.ROCKET_TURRET]
-)
-def test_endings_death_cause_is_the_decisive_hazard(kind):
-    harmless = [(kinds.LAUNCH_PAD, 150, FLOOR), (kinds.MINE, 155, FLOOR)]
-    key = 0 if kind in kinds.TURRETS else RIGHT
-    level = corridor(switch=140, door=150, entities=[(kind, 45, FLOOR - (kind in kinds.TURRETS)), *harmless])
-    assert cause_of_death(*death(level, key)) == kinds.ENTITY_NAMES[kind]
-
-
-def test_endings_thwump_alone_is_the_cause():
-    level = corridor(switch=140, door=150, entities=[(kinds.THWUMP, 40, FLOOR, 4)])
-    assert cause_of_death(*death(level)) == kinds.ENTITY_NAMES[kinds.THWUMP]
-
-
-def test_endings_hard_landing_has_no_entity():
-    tiles = np.ones((23, 42), np.uint8)
-    tiles[0:20, 2:10] = 0
-    level = Level.build(tiles, (20, 8), exits=[((140, FLOOR), (150, FLOOR))], entities=[(kinds.MINE, 40, 78)])
-    assert cause_of_death(*death(level, 0)) == IMPACT
 
 
 def record(level, outcome="won", index=0, frames=48, path=300.0, **more):
@@ -74,27 +33,26 @@ def test_by_contents_counts_each_episode_once_per_entity():
     }
 
 
-def test_endings_timeout_without_late_progress_is_a_loop():
-    early, late = (record(corridor(), "timeout", last_gain=decision, covered=0.5) for decision in (5, 7))
-    found = endings([early, late, record(corridor())])
-    assert [ending.cause for ending in found] == [LOOP, SLOW, "won"]
-    assert [ending.switch_taken for ending in found] == [True] * 3, "the switch is 60 px to the right"
-    assert not endings([replace(early, inputs=np.zeros(48, np.uint8))])[0].switch_taken
-    table = format_endings(found, [early, late, record(corridor())])
-    assert LOOP in table and SLOW in table and "won" not in table
+def test_format_endings_counts_lost_episodes_by_cause():
+    level = corridor(switch=140, door=150, entities=[(kinds.MINE, 45, FLOOR)])
+    found = endings([record(level, "died", frames=200), record(level, "timeout"), record(corridor(), frames=200)])
+    assert [ending.cause for ending in found] == ["mine", SLOW, "won"]
+    table = format_endings(found)
+    assert "mine" in table and SLOW in table and "won" not in table
+    assert format_endings(found[2:]) == "no episode was lost"
 
 
 def test_losses_are_grouped_by_cause_with_place_and_covered_path():
     level = corridor(switch=140, door=150, entities=[(kinds.MINE, 45, FLOOR)])
-    _, inputs, run = death(level)
-    died = replace(record(level, "died", covered=0.25), inputs=inputs)
-    waited = replace(record(level, "timeout", covered=0.5, last_gain=1), inputs=np.zeros(48, np.uint8))
+    died = replace(record(level, "died"), inputs=np.full(200, RIGHT, np.uint8), returns=3)
+    waited = replace(record(level, "timeout"), inputs=np.zeros(48, np.uint8))
     mine, loop = losses([waited, died, died, record(corridor())])
-    assert (mine.cause, mine.episodes, mine.covered) == ("mine", 2, 75.0)
-    assert (mine.x, mine.y) == tuple(run.position[-1])
-    assert (loop.cause, loop.episodes, loop.covered) == (LOOP, 1, 150.0)
-    assert losses_text([mine], 300.0) == f"2 × mine at ({mine.x:.0f}, {mine.y:.0f}) after 75 of 300 px"
-    assert (loop.x, loop.y) == tuple(
-        simulate(level, waited.inputs).position[4]
-    )  # after the last decision with progress
+    ending = ending_of(level, died.inputs)
+    assert (mine.cause, mine.episodes, mine.covered) == ("mine", 2, ending.covered)
+    assert (mine.x, mine.y) == ending.last
+    assert mine.why == ending.text(3)
+    assert (mine.inputs == died.inputs).all()
+    assert (loop.cause, loop.episodes, loop.covered) == (LOOP, 1, 0.0)
+    assert (loop.x, loop.y) == level.spawn
+    assert losses_text([mine], 300.0).startswith(f"2 × mine at ({mine.x:.0f}, {mine.y:.0f}) after ")
     assert losses([record(corridor())]) == []

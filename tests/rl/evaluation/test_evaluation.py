@@ -303,7 +303,8 @@ def test_compare_plays_a_second_agent_on_the_same_levels(script, untrained, monk
     assert "give another checkpoint" in capsys.readouterr().err
     shutil.copy("a.safetensors", "b.safetensors")
     assert script.main([*command, "--compare", "b.safetensors", "--deterministic"]) == 0
-    assert "No difference found between a.safetensors and b.safetensors" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "No difference found between a.safetensors and b.safetensors" in printed
     (folder,) = Path("out").iterdir()
     results = json.loads((folder / "results.json").read_text())
     assert [*results["breakdown"]] == ["a.safetensors", "b.safetensors"]
@@ -312,6 +313,10 @@ def test_compare_plays_a_second_agent_on_the_same_levels(script, untrained, monk
     for episode in results["episodes"]:
         assert (episode["cause"] == "won") == (episode["outcome"] == "won")
         assert 0 <= episode["path_covered"] <= 1
+        assert (episode["why"] is None) == (episode["outcome"] == "won")
+    lost = [episode for episode in results["episodes"] if episode["why"]]
+    for episode in lost[:10]:
+        assert f"{episode['replay']} " in printed and episode["why"] in printed
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from nppsim.errors import MissingPackageError
 from nppsim.pictures.film import HOLD_S, REPEAT_S, SLOW_FACTOR, record
 from nppsim.pictures.render import FilmSettings, RenderError, film_steps, frames
 from nppsim.pictures.schemes import SCHEMES
+from nppsim.replays.ending import ending_of
 from nppsim.replays.replay import Replay
 from rl.config import VideoConfig
 from rl.evaluation.results import EpisodeRecord
@@ -134,6 +135,8 @@ def test_films_and_replays_of_both_outcomes(tmp_path):
         "videos/odd_name/odd_name_000_failure.mp4",
     ]
     assert films[1].outcome == "timeout" and films[1].level_name == "corridor"
+    assert films[0].why == ""
+    assert films[1].why == ending_of(episodes[3].level, episodes[3].inputs).text()
     for film in films:
         assert len(decoded(tmp_path / film.video)[-1]) == len(film_steps(film.frames, 30)) + round(HOLD_S * 30)
         replay = Replay.load((tmp_path / film.video).with_suffix(".replay"))

@@ -17,14 +17,11 @@ from rl.policy import checkpoint
 from tests.chaos.same_run import differences
 
 from excerpt import excerpt
+from interruptions import configuration, run_until
 from places import ROOT
 
 AGENT = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
 pytestmark = pytest.mark.usefixtures("blank_charts")
-
-
-class Killed(BaseException):
-    """Simulates the end of the process; nothing in the program catches it."""
 
 
 @pytest.fixture(scope="module")
@@ -39,24 +36,6 @@ def flags(tmp_path_factory):
         "--eval-episodes-per-category", "3", "--device", "cpu", "--no-mixed-precision", "--critic-warmup-max-updates", "1",
         "--teacher", AGENT, "--teacher-decisions", "1024",
     ]  # fmt: skip
-
-
-def configuration(flags, out, *more):
-    return resolve([*map(str, flags), "--output-dir", str(out), *more])
-
-
-def run_until(config, moment):
-    """Run until a line begins with this; return the lines so far."""
-    lines = []
-
-    def log(line):
-        lines.append(line)
-        if line.startswith(moment):
-            raise Killed
-
-    with pytest.raises(Killed):
-        run(config, log)
-    return lines
 
 
 def test_distill_interrupted_resumes_bit_identical(flags, tmp_path, monkeypatch):

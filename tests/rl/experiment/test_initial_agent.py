@@ -22,14 +22,11 @@ from rl.policy.policy import build_policy
 from tests.chaos.same_run import differences
 
 from excerpt import excerpt
+from interruptions import configuration, run_until
 from places import ROOT
 
 AGENT = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
 pytestmark = pytest.mark.usefixtures("blank_charts")
-
-
-class Killed(BaseException):
-    """Stands for the end of the process; nothing in the program catches it."""
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +40,6 @@ def flags(tmp_path_factory):
         "--eval-freq", "512", "--num-eval-episodes", "1", "--eval-episodes-per-category", "2", "--device", "cpu",
         "--no-mixed-precision", "--critic-warmup-max-updates", "1", "--init-from", AGENT,
     ]  # fmt: skip
-
-
-def configuration(flags, out, *more):
-    return resolve([*map(str, flags), "--output-dir", str(out), *more])
 
 
 def agent_of(folder, architecture):
@@ -79,12 +72,7 @@ def test_run_init_from_starts_from_agent_and_resumes_without_its_file(flags, tmp
     distance = [float((trained["policy"][name] - tensor).abs().max()) for name, tensor in start["policy"].items()]
     assert 0 < max(distance) < 0.1
 
-    def stop(line):
-        if "PPO starts from" in line:
-            raise Killed
-
-    with pytest.raises(Killed):
-        run(configuration(flags, tmp_path / "cut", *more), stop)
+    run_until(configuration(flags, tmp_path / "cut", *more), "PPO starts from")
     agent.unlink()
     (cut,) = (tmp_path / "cut").glob("tiny_*")
     run(resolve(["--resume-from", str(cut)]), lines.append)

@@ -45,7 +45,7 @@ def experiment(tmp_path):
     (tmp_path / "mlp" / "videos").mkdir()
     (tmp_path / "mlp" / "videos" / "a b.mp4").write_bytes(b"film")
     Image.new("RGB", (800, 400), "red").save(tmp_path / "mlp" / "a.png")
-    film = {"category": "simple", "level_name": "l <1>", "outcome": "won", "frames": 90}
+    film = {"category": "simple", "level_name": "l <1>", "outcome": "won", "frames": 90, "why": ""}
     scores = {"loss": 0.41, "accuracy": 0.876, "change_accuracy": 0.654, "recall": [0.5, None]}
     mlp = BARE | {
         "suites": {"test": table(93, 100)}, "train_success": 0.985,
@@ -60,7 +60,8 @@ def experiment(tmp_path):
         "settings": {"ppo.gamma": {"value": 0.99, "source": "command line"}, "x": {"value": 1, "source": "default"}},
         "speed": {"decisions_per_s": 51234.5, "share": {"environment": 0.125, "update": 0.875}},
         "folder": "mlp", "films": [
-            film | {"video": "videos/a b.mp4", "route": "a.png"}, film | {"video": "gone.mp4", "route": "gone.png"},
+            film | {"video": "videos/a b.mp4", "route": "a.png"},
+            film | {"video": "gone.mp4", "route": "gone.png", "outcome": "died", "why": "killed by a mine"},
         ],
     }  # fmt: skip
     labels = architectures(mlp_baseline=mlp, vision_free=BARE)
@@ -84,7 +85,7 @@ def test_write_report_contains_numbers(tmp_path, experiment):
         "first &lt;try&gt;", "93.0 %", "[86.3, 96.6]", "52.0 %", "1.0 %", "100 episodes · 7 died", "123 frames", "87.6 %",
         "65.4 %", "trivial: repeat", "81.5 %", "environment 12.5 %", "51,234", "611.5", "512", "41",
         "value_head.bias", "two cores", "2.4.6", "per episode",
-        "l &lt;1&gt;", "1.500 s", "film missing: gone.mp4",
+        "l &lt;1&gt;", "1.500 s", "film missing: gone.mp4", "1.500 s: killed by a mine</figcaption>",
     ):  # fmt: skip
         assert text in page, text
     assert 'src="mlp/videos/a%20b.mp4"' in page

@@ -26,14 +26,11 @@ from rl.training.digests import first_divergence, read_trail
 from tests.chaos.same_run import differences
 
 from excerpt import excerpt
+from interruptions import Killed, configuration, run_until
 from places import ROOT
 
 CATEGORY = "simplest"
 pytestmark = pytest.mark.usefixtures("blank_charts")
-
-
-class Killed(BaseException):
-    """Simulates the end of the process; nothing in the program catches it."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,28 +52,10 @@ def flags(tmp_path_factory):
     ]  # fmt: skip
 
 
-def configuration(flags, out, *more):
-    return resolve([*map(str, flags), "--output-dir", str(out), *more])
-
-
 @pytest.fixture(scope="module")
 def finished(flags, tmp_path_factory):
     """The folder of an experiment without interruption."""
     return run(configuration(flags, tmp_path_factory.mktemp("finished")), lambda line: None)
-
-
-def run_until(config, moment):
-    """Run until a line contains this; return the lines so far."""
-    lines = []
-
-    def log(line):
-        lines.append(line)
-        if moment in line:
-            raise Killed
-
-    with pytest.raises(Killed):
-        run(config, log)
-    return lines
 
 
 def contents(folder):
@@ -193,24 +172,11 @@ def test_resume_run_with_images_is_bit_identical(flags, tmp_path):
     assert differences(whole, folder) == []
 
 
-def test_resume_hierarchical_run_is_bit_identical(flags, tmp_path):
-    """From a BC policy, with doctor, audits and evaluations; killed during PPO.  Both have the same plan."""
-    more = ["--use-hierarchical-ppo", "--high-level-update-freq", "5", "--total-timesteps", "1536"]
-    lines = run_until(configuration(flags, tmp_path, *more), "evaluation at 0")
-    assert any("fresh: high_level.condition" in line for line in lines)
-    (folder,) = tmp_path.glob("tiny_*")
-    whole = tmp_path / "whole"
-    shutil.copytree(folder, whole)
-    run(resolve(["--resume-from", str(whole)]), lines.append)
-    run_until(resolve(["--resume-from", str(folder)]), "evaluation at 1,024")
-    run(resolve(["--resume-from", str(folder)]), lines.append)
-    one, other = (read_trail(place / "vision_free+subtasks5") for place in (whole, folder))
-    assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2, 3]
-    assert first_divergence(one, other) is None
-
-
 def interrupted(flags, name, out, *more):
-    """A run from a BC policy, once uninterrupted and once killed during PPO: (folder, lines, both trails)."""
+    """A run from a BC policy, once uninterrupted and once killed during PPO: (folder, lines).
+
+    Both have the same plan, audits, evaluations and films.
+    """
     mine = [name if flag == "vision_free" else flag for flag in flags]
     more = [*more, "--total-timesteps", "1024", "--eval-freq", "512", "--save-freq", "512", "--record-eval-videos"]
     lines = run_until(configuration(mine, out, *more), "evaluation at 0")
@@ -220,25 +186,26 @@ def interrupted(flags, name, out, *more):
     run_until(resolve(["--resume-from", str(whole)]), "evaluation at 1,024")
     run_until(resolve(["--resume-from", str(folder)]), "evaluation at 512")
     run(resolve(["--resume-from", str(folder)]), lines.append)
-    return folder, lines, [read_trail(place / name) for place in (whole, folder)]
+    one, other = (read_trail(next(place.glob(f"{name}*"))) for place in (whole, folder))
+    assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2]
+    assert first_divergence(one, other) is None
+    return folder, lines
 
 
 def test_resume_recurrent_run_is_bit_identical_and_films(flags, tmp_path):
     """Such a run has no archive of Stable-Baselines3, and search refuses its agent."""
-    folder, lines, (one, other) = interrupted(flags, "vision_free+gru", tmp_path)
-    assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2]
-    assert first_divergence(one, other) is None
+    folder, lines = interrupted(flags, "vision_free+gru", tmp_path)
     assert list(folder.rglob("*.mp4")) and not list(folder.rglob("final_model.zip"))
     assert any("no final_model.zip, as PPO of Stable-Baselines3 has no recurrent policies" in line for line in lines)
     with pytest.raises(CheckpointError, match="give an agent without .gru"):
         GuidePolicy.load(folder / "vision_free+gru" / "agent.safetensors")
 
 
-def test_resume_graph_run_is_bit_identical_and_films(flags, tmp_path):
-    """Graphs that were remembered before the interruption are encoded again."""
-    folder, _, (one, other) = interrupted(flags, "vision_free_gcn", tmp_path)
-    assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2]
-    assert first_divergence(one, other) is None
+def test_resume_hierarchical_graph_run_is_bit_identical_and_films(flags, tmp_path):
+    """Subtasks go on, and graphs that were remembered before the interruption are encoded again."""
+    subtasks = ["--use-hierarchical-ppo", "--high-level-update-freq", "5"]
+    folder, lines = interrupted(flags, "vision_free_gcn", tmp_path, *subtasks)
+    assert any("fresh: high_level.condition" in line for line in lines)
     films = list(folder.rglob("*.mp4"))
     assert len(films) == 2 and all(film.stat().st_size > 1000 for film in films)
 

@@ -18,15 +18,12 @@ from rl.experiment.run import run
 from rl.policy import checkpoint
 from rl.ppo.logs import CSV_FILE, read_table
 
+from interruptions import configuration, run_until
 from programs import load_script
 from worlds import RIGHT, straight
 
 NAME = "mlp_baseline+visual2-state3-repeat"
 pytestmark = pytest.mark.usefixtures("blank_charts")
-
-
-class Killed(BaseException):
-    """Simulates the end of the process."""
 
 
 def winning(level, seed):
@@ -82,15 +79,7 @@ def check_metrics(metrics, folder):
 
 
 def test_run_with_stacks_resumes_and_films(tmp_path):
-    messages, metrics = [], []
-
-    def interrupt(line):
-        messages.append(line)
-        if "first update:" in line:
-            raise Killed
-
-    with pytest.raises(Killed):
-        run(resolve([*map(str, flags(tmp_path)), "--output-dir", str(tmp_path / "out")]), interrupt)
+    messages, metrics = run_until(configuration(flags(tmp_path), tmp_path / "out"), "first update:"), []
     assert sum(ADVICE in line for line in messages) == 1
     (folder,) = (tmp_path / "out").glob("tiny_*")
     counter = Counter()

@@ -57,6 +57,7 @@ def test_suite_with_backtracking_passes_a_mine():
     assert suite_of([straight(mine=True)], 0).run(RightUnlessSampled(), deterministic=True)[0].outcome == "died"
     record = suite_of([straight(mine=True)], 80).run(RightUnlessSampled(), deterministic=True)[0]
     assert record.outcome == "won"
+    assert record.returns > 0
 
 
 def test_suite_with_backtracking_records_final_decisions():
@@ -67,7 +68,7 @@ def test_suite_with_backtracking_records_final_decisions():
     for record in records:
         run = simulate(record.level, record.inputs)
         assert (run.outcome.replace("running", "timeout"), run.frames) == (record.outcome, record.frames)
-        assert record.decisions == -(-record.frames // 4) and 0 <= record.last_gain <= record.decisions
+        assert record.decisions == -(-record.frames // 4)
     died = sum(record.outcome == "died" for record in records)
     assert died < sum(record.outcome == "died" for record in plain)
     again = suite.run(RightUnlessSampled(), deterministic=True)

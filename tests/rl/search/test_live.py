@@ -17,7 +17,7 @@ from nppsim.simulate import simulate
 from rl.policy.policy import build_policy
 from rl.search import live
 from rl.search.guided_search import GuidePolicy
-from rl.search.live import MEASURED, LivePlay, LivePlayer, MeasuredBudget, Thought, load_kernels
+from rl.search.live import MEASURED, LivePlayer, MeasuredBudget, Thought, load_kernels, timeline
 
 from worlds import FLOOR, RIGHT, corridor
 
@@ -112,9 +112,30 @@ def test_late_search_leaves_due_decisions_without_action(monkeypatch):
 
 def test_timeline_shows_thinking_and_planned_decisions():
     thoughts = [Thought(0.0, 2.0, 3), Thought(2.0, 2.5, 5)]
-    thinks, ahead = LivePlay(np.zeros(7, np.int64), True, 2, thoughts, 0).timeline(1.0)
-    assert thinks.tolist() == [True, True, True, False, False, False, False]
-    assert ahead.tolist() == [3, 2, 3, 4, 3, 2, 1]
+    decisions = timeline(list(range(7)), thoughts, 1.0)
+    assert [one.action for one in decisions] == list(range(7))
+    assert [one.thinks for one in decisions] == [True, True, True, False, False, False, False]
+    assert [one.ahead for one in decisions] == [3, 2, 3, 4, 3, 2, 1]
+
+
+def test_decisions_are_yielded_while_the_search_continues(monkeypatch):
+    """Searches from the first two roots take all of their time and find nothing."""
+    found, searches = live.find, []
+
+    def find(search, seed, budget):
+        searches.append(seed)
+        if len(searches) > 2:
+            return found(search, seed, budget)
+        budget.spend(budget.left)
+        return None, ""
+
+    monkeypatch.setattr(live, "find", find)
+    player = LivePlayer(corridor(), agent_that(RIGHT))
+    shown = [(one, len(searches)) for one in player.decisions()]
+    assert [count for _, count in shown[: sum(live.WAITS[:2])]] == [1] * (live.WAITS[0] - 1) + [2] * live.WAITS[1] + [3]
+    searches.clear()
+    play = played(corridor(), agent_that(RIGHT))
+    assert [one for one, _ in shown] == timeline(play.actions.tolist(), play.thoughts, SECONDS)
 
 
 def test_waiting_ends_before_it_is_deadly():

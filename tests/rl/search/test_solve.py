@@ -468,6 +468,9 @@ def test_unsolved_level_gives_exit_status_1(script, place, capsys):
     for loss in facts["losses"]:
         assert f"{loss['cause']} " in text
     assert "why it failed" in text
+    page = (place / "out/report.html").read_text()
+    pictures = list(place.glob("out/routes/*.png"))
+    assert [loss["why"] in page for loss in facts["losses"][:1]] == [True] * len(pictures) == [True]
     assert not (place / "out/replays").exists()
 
 

@@ -17,6 +17,7 @@ from nppsim.generate import CATEGORIES, generate
 from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe.statistics import ObservationStatistics
+from nppsim.replays.ending import ending_of
 from nppsim.simulate import simulate
 from nppsim.studio.episodes import PathTracker
 from nppsim.studio.game import Game
@@ -105,14 +106,20 @@ def test_episodes_equal_those_of_python(agent, levels, tmp_path):
     ]  # with hundreds of undone decisions
     jobs = [(level, {"seed": i, "deterministic": i % 2 == 0}, b"") for i, level in enumerate(levels)]
     results = played(jobs, tmp_path)
-    differ, backtracked = [], 0
+    differ, backtracked, lost = [], 0, 0
     for i, ((level, settings, _), result) in enumerate(zip(jobs, results, strict=True)):
         own = list(agent.play(level, **settings))
         wanted = np.concatenate([one.inputs for one in own]).tobytes(), own[-1].outcome
         if wanted != (inputs_of(result["decisions"]), result["decisions"][-1]["outcome"]):
             differ.append(i)
         backtracked += result["made"] > len(own)
+        ending = ending_of(level, np.concatenate([one.inputs for one in own]))
+        assert result["why"] == ending.text(own[-1].returns)
+        assert result["place"] == list(ending.place)
+        assert result["share"] == pytest.approx(ending.share, abs=1e-6)
+        lost += ending.outcome != "won"
     assert differ == []
+    assert lost > 0, "no episode has tested endings"
     assert backtracked > 0, "no episode has tested backtracking"
 
 

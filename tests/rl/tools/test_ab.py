@@ -11,6 +11,7 @@ import pytest
 
 from nppsim.errors import ConfigError
 from nppsim.io.files import write_json
+from nppsim.report import charts
 from rl.evaluation.comparison import LEVELS_FILE, write_levels
 from rl.evaluation.results import ALL, HISTORY_FILE, DevHistory, LevelWins, ResultsError
 from rl.experiment.record import SUMMARY
@@ -215,6 +216,7 @@ def test_main_two_real_runs(tmp_path, capsys, monkeypatch):
             return load_script("train_and_compare").main(command[3:])
 
     monkeypatch.setattr(ab, "_run_process", run)
+    monkeypatch.setattr(charts, "_rendered", lambda axes: b"")  # plotted, but not rendered
     flags = ["--total-timesteps", "512", "--num-envs", "8", "--rollout-length", "32", "--minibatch-size", "64"]
     flags += ["--eval-freq", "0", "--skip-final-eval"]
     arguments = ["--b=--no-mixed-precision", "--seeds", "5", "--out", str(tmp_path / "ab"), "--", *COMMON, *flags]

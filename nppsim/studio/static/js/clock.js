@@ -82,3 +82,8 @@ export class Pacing {
     };
   }
 }
+
+/** Format a number of frames as seconds. */
+export function seconds(frames) {
+  return `${(frames / 60).toFixed(3)} s`;
+}

@@ -1,8 +1,9 @@
-/* Panel "Where it dies": counts how episodes on a level or a category end, and draws a heat map of the deaths. */
+/* Panel "Where it dies": counts how episodes on a level or a category end, and draws a heat map of the places where
+ * they are lost: of deaths, and of the last progress before the time is up. */
 
 import { play } from "./agents.js";
 import { get } from "./api.js";
-import { actionButton, div, element, selectOf, table } from "./elements.js";
+import { actionButton, div, element, selectOf, table, tableRow } from "./elements.js";
 import { levelOf } from "./planner.js";
 import { Scene } from "./scene.js";
 import { heatPicture } from "./watching.js";
@@ -16,9 +17,8 @@ export class Deaths {
   /** @type {Scene} */
   scene; // of the heat map of a category
 
-  /** levels: cards of all levels.
-   *  heat: called with the positions of the deaths on this level, or null.  name: function that returns a level's
-   *  name. */
+  /** levels: cards of all levels.  heat: called with the places on this level, or null.  name: function that returns a
+   *  level's name. */
   constructor({ level, levels, agents, heat, name }) {
     this.level = level;
     this.allLevels = levels;
@@ -123,13 +123,13 @@ export class Deaths {
   addEndings(endings) {
     this.endings.push(...endings);
     this.progress.style.width = `${(100 * this.endings.length) / this.total}%`;
-    const count = (outcome) => this.endings.filter((one) => one[1] === outcome).length;
-    const share = Math.round((100 * count("won")) / this.endings.length);
+    const { won, died, timeout, progress } = summary(this.endings);
+    const share = Math.round((100 * won) / this.endings.length);
     this.status.textContent =
-      `${count("won")} of ${this.endings.length} won (${share} %), ${count("died")} died, ` +
-      `${count("timeout")} ran out of time` +
+      `${won} of ${this.endings.length} won (${share} %), ${died} died, ${timeout} ran out of time` +
+      (progress ? ` · lost after ${progress} of the path on average` : "") +
       (this.endings.length < this.total ? ` · ${this.total - this.endings.length} to go` : "");
-    const places = this.endings.filter((one) => one[1] === "died").map(([, , , x, y]) => [x, y]);
+    const places = this.endings.filter((one) => one[1] !== "won").map(([, , , x, y]) => [x, y]);
     if (this.levels.length === 1) this.heat(places);
     else this.showCategory(places);
   }
@@ -139,9 +139,9 @@ export class Deaths {
       const canvas = element("canvas", {
         class: "stagemap",
         role: "img",
-        "aria-label": "Deaths on the stage, of all levels together",
+        "aria-label": "Places where episodes are lost, of all levels together",
       });
-      this.more.replaceChildren(canvas, table(["level", "won", "died"], {}, this.table));
+      this.more.replaceChildren(canvas, table(["level", "won", "died", "time is up", "path"], {}, this.table));
       this.scene?.destroy();
       this.scene = new Scene(canvas);
       this.scene.setLevel({
@@ -156,25 +156,25 @@ export class Deaths {
     const picture = heatPicture(places);
     this.scene.draw({ ninja: null, under: (pen) => pen.context.drawImage(picture, 0, 0, 1056, 600) });
     const rows = this.levels
-      .map((id, level) => {
-        const own = this.endings.filter((one) => one[0] === level);
-        const of = (outcome) => own.filter((one) => one[1] === outcome).length;
-        return { id, won: of("won"), died: of("died"), all: own.length };
-      })
+      .map((id, level) => ({ id, ...summary(this.endings.filter((one) => one[0] === level)) }))
       .filter(({ all }) => all);
     rows.sort((a, b) => a.won / a.all - b.won / b.all || b.died - a.died);
     this.table.replaceChildren(
       ...rows
         .slice(0, SHOWN)
-        .map(({ id, won, died, all }) =>
-          element(
-            "tr",
-            {},
-            element("td", {}, element("a", { href: `#/watch/${id}`, text: this.name(id) })),
-            element("td", { text: `${won}/${all}` }),
-            element("td", { text: died }),
-          ),
-        ),
+        .map(({ id, won, died, timeout, all, progress }) => {
+          const link = element("a", { href: `#/watch/${id}`, text: this.name(id) });
+          return tableRow(link, `${won}/${all}`, died, timeout, progress);
+        }),
     );
   }
+}
+
+/** Count endings by outcome.  progress: mean covered share of the path in lost episodes, as text. */
+function summary(endings) {
+  const of = (outcome) => endings.filter((one) => one[1] === outcome).length;
+  const lost = endings.filter((one) => one[1] !== "won");
+  const mean = lost.reduce((sum, one) => sum + one[5], 0) / lost.length;
+  const progress = lost.length ? `${Math.round(100 * mean)} %` : "";
+  return { won: of("won"), died: of("died"), timeout: of("timeout"), all: endings.length, progress };
 }

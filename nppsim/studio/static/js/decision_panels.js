@@ -2,7 +2,7 @@
  * observations. */
 
 import { Chart } from "./chart.js";
-import { div, element, researchPanel, table } from "./elements.js";
+import { checkBox, div, element, factList, researchPanel, table, tableRow } from "./elements.js";
 import { OVERLAYS, showPicture } from "./overlays.js";
 
 const ACTIONS = [
@@ -33,9 +33,8 @@ export class DecisionPanels {
       return { row, fill, share };
     });
     this.note = element("p", { class: "small muted", hidden: true });
-    const figure = (text) => [element("dt", { text }), element("dd", { text: "–" })];
-    const [value, entropy, sum] = [figure("value"), figure("entropy, nats"), figure("rewards so far")];
-    this.figures = { value: value[1], entropy: entropy[1], sum: sum[1] };
+    const [value, entropy, sum] = [1, 2, 3].map(() => element("span", { text: "–" }));
+    this.figures = { value, entropy, sum };
     const chart = (label) => element("canvas", { class: "chart small", role: "img", "aria-label": label });
     const canvases = { value: chart("Value over time"), entropy: chart("Entropy over time") };
     this.charts = Object.fromEntries(
@@ -59,13 +58,13 @@ export class DecisionPanels {
     this.numbers.append(this.table);
     this.research = researchPanel(
       "For researchers",
-      element("dl", { class: "facts" }, value),
+      factList(["value", value]),
       canvases.value,
-      element("dl", { class: "facts" }, entropy),
+      factList(["entropy, nats", entropy]),
       canvases.entropy,
       element("h3", { text: "Rewards" }),
       table(["term", "now", "so far"], { class: "terms" }, this.terms),
-      element("dl", { class: "facts" }, sum),
+      factList(["rewards so far", sum]),
       element("h3", { text: "Observations" }),
       this.pictures,
       this.numbers,
@@ -86,16 +85,7 @@ export class DecisionPanels {
     const { layout } = log;
     this.boxes.replaceChildren(
       ...OVERLAYS.filter(({ key }) => key === null || key in layout).map(({ name, title }) =>
-        element(
-          "label",
-          {},
-          element("input", {
-            type: "checkbox",
-            checked: this.chosen.has(name),
-            onchange: (event) => this.choose(name, event.target.checked),
-          }),
-          title,
-        ),
+        checkBox(this.chosen.has(name), (wanted) => this.choose(name, wanted), {}, title),
       ),
     );
     this.shown = Object.keys(layout)
@@ -152,13 +142,7 @@ export class DecisionPanels {
       ...Object.entries(sums).map(([name, sum]) => {
         const now = decision.r[name] ?? 0;
         const colour = now > 0.0005 ? "good" : now < -0.0005 ? "bad" : "muted";
-        return element(
-          "tr",
-          {},
-          element("td", { text: name }),
-          element("td", { class: colour, text: signed(now) }),
-          element("td", { text: signed(sum) }),
-        );
+        return tableRow(name, element("td", { class: colour, text: signed(now) }), signed(sum));
       }),
     );
     this.figures.sum.textContent = signed(Object.values(sums).reduce((a, b) => a + b, 0));
@@ -179,14 +163,9 @@ export class DecisionPanels {
           "tbody",
           {},
           rows.flatMap(([key, { components }]) => [
-            element("tr", {}, element("th", { colspan: 2, text: key.replaceAll("_", " ") })),
+            tableRow(element("th", { colspan: 2, text: key.replaceAll("_", " ") })),
             ...components.map((name, i) =>
-              element(
-                "tr",
-                {},
-                element("td", { text: name.replaceAll("_", " ") }),
-                element("td", { text: Number(s[key][i].toFixed(3)) }),
-              ),
+              tableRow(name.replaceAll("_", " "), Number(s[key][i].toFixed(3))),
             ),
           ]),
         ),

@@ -1,48 +1,24 @@
 /* Where two runs of a level diverge, and the frames gained along the path to the exit (nppsim/replays/diff.py). */
 
-import { computePaths } from "../../../wasm/level.js";
-import { MAX_PATH, PathLengths, lengthFrom } from "../../../wasm/path_lengths.js";
+import { MAX_PATH, followPath } from "../../../wasm/path_lengths.js";
 
 const APART_PX = 1; // distance from which positions differ
 const SECTIONS = 10; // of the path
 
 /** Compare the inputs of two runs.  level: level document.  Returns the fields of RunDifference that the page shows. */
 export function difference(level, ...inputs) {
-  const { kernels, compiled } = level.newGame();
-  const paths = computePaths(kernels, compiled);
-  const lengths = new PathLengths(kernels, compiled, paths);
-  const [a, b] = inputs.map((one) => follow(level, lengths, one));
+  const [a, b] = inputs.map((one) => followPath(level.newGame(), one));
   const common = Math.min(a.frames, b.frames);
   const first = (differs) => Array.from({ length: common }, (_, k) => k).find(differs);
   const unequal = first((k) => inputs[0][k] !== inputs[1][k]) ?? (a.frames === b.frames ? null : common);
   const apart = first((k) => Math.hypot(a.points[k][0] - b.points[k][0], a.points[k][1] - b.points[k][1]) > APART_PX);
-  const length = new Float32Array(paths.length.bytes.buffer)[0];
+  const { length } = a;
   return {
     inputs_part: unequal === null ? null : unequal + 1,
     positions_part: apart === undefined ? null : apart + 1,
     marks: length < MAX_PATH ? Array.from({ length: SECTIONS }, (_, k) => mark(length, k + 1, a, b)) : [],
     total: a.won && b.won ? b.frames - a.frames : null,
   };
-}
-
-/** Play inputs; return the positions and remaining path lengths after each frame. */
-function follow(level, lengths, inputs) {
-  const game = level.newGame();
-  /** @type {number[][]} */
-  const points = [];
-  /** @type {number[]} */
-  const left = [];
-  for (const byte of inputs) {
-    const { count, ninja } = game.record([byte]);
-    if (!count) break;
-    const [x, y] = ninja;
-    points.push([x, y]);
-    // from a lattice, they may be 0 before the win, or above 0 at the win
-    left.push(Math.max(lengthFrom(lengths.of(game.kernels, game.state), x, y), 1));
-  }
-  const won = game.outcome === "won";
-  if (won) left[left.length - 1] = 0;
-  return { points, left, won, frames: points.length };
 }
 
 function mark(length, section, a, b) {

@@ -11,6 +11,7 @@ import { showPalette, showProperties } from "./editor_palette.js";
 import { actionButton, div, element, takesKeys } from "./elements.js";
 import { KINDS } from "./kinds.js";
 import { History, draftOf, emptyState, stateOf } from "./level_model.js";
+import { exportDialog } from "./export_dialog.js";
 import { aboutLevel, addMaps, fileName, saveFile } from "./library.js";
 import { bytes } from "./arrays.js";
 import { copyLink } from "./share.js";
@@ -236,6 +237,13 @@ function commandsOf(editor, drawn, studio, can) {
     {
       words: "Copy link",
       run: guarded(() => copyLink(studio, { map: levelToBytes(levelFromDraft(draftOf(editor.state))) })),
+    },
+    {
+      words: "Export to the game …",
+      run: guarded(() => {
+        const level = levelFromDraft(draftOf(editor.state));
+        return exportDialog({ map: levelToBytes(level) }, level.title.trim() || "level");
+      }),
     },
     { words: "Edit another …", run: guarded(() => chooseLevel(studio)) },
     { words: "New level", run: () => studio.go("#/edit/new") },

@@ -3,7 +3,8 @@
 import { levelFromDraft } from "../../../wasm/level.js";
 import { play } from "./agents.js";
 import { get } from "./api.js";
-import { actionButton, div, element, seconds } from "./elements.js";
+import { seconds } from "./clock.js";
+import { actionButton, div, element } from "./elements.js";
 import { diagnostics } from "./level_checks.js";
 import { draftOf } from "./level_model.js";
 import { search } from "./planner.js";

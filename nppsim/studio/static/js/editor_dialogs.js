@@ -2,7 +2,7 @@
 
 import { levelFromDraft, levelToBytes } from "../../../wasm/level.js";
 import { get, post } from "./api.js";
-import { div, element, selectOf } from "./elements.js";
+import { ask, choice, div, element, selectOf, tableRow } from "./elements.js";
 import { draftOf } from "./level_model.js";
 import { allLevels, openFile } from "./library.js";
 import { text as base64 } from "./arrays.js";
@@ -32,39 +32,11 @@ const KEYS = [
   ["Escape", "cancel, or deselect"],
 ];
 
-// Show a modal dialog; resolves with the value of the pressed button, or "" for Escape.  Buttons without a value close
-// the dialog even if a field is invalid; Enter in a field presses the first button with a value.
-function ask(title, contents, buttons) {
-  return new Promise((resolve) => {
-    const form = element(
-      "form",
-      { method: "dialog" },
-      element("h2", { text: title }),
-      contents,
-      div("bar", element("span", { class: "spacer" }), buttons),
-    );
-    const dialog = element("dialog", { "aria-label": title }, form);
-    for (const one of [buttons].flat().filter(({ value }) => value === "")) {
-      one.type = "button";
-      one.addEventListener("click", () => dialog.close(""));
-    }
-    dialog.addEventListener("close", () => {
-      dialog.remove();
-      resolve(dialog.returnValue);
-    });
-    document.body.append(dialog);
-    dialog.showModal();
-    dialog.scrollTop = 0; // the focused button is at the end of the dialog
-  });
-}
-
-const button = (value, text, kind) => element("button", { value, text, class: kind });
-
 export function showKeys() {
   const rows = KEYS.map(([keys, does]) =>
-    element("tr", {}, element("th", { scope: "row", text: keys }), element("td", { text: does })),
+    tableRow(element("th", { scope: "row", text: keys }), does),
   );
-  return ask("Keys", div("wide", element("table", {}, element("tbody", {}, rows))), button("", "Close", "primary"));
+  return ask("Keys", div("wide", element("table", {}, element("tbody", {}, rows))), choice("", "Close", "primary"));
 }
 
 /** Ask whether the unsaved changes of the edited level may be discarded. */
@@ -72,8 +44,8 @@ export async function askToDrop() {
   const text = element("p", { text: "The level in the editor has unsaved changes." });
   return (
     (await ask("Edit another level?", text, [
-      button("", "Keep it"),
-      button("drop", "Discard the changes", "danger"),
+      choice("", "Keep it"),
+      choice("drop", "Discard the changes", "danger"),
     ])) === "drop"
   );
 }
@@ -93,7 +65,7 @@ export async function chooseLevel(studio) {
     element("p", {}, element("label", { class: "wide-field" }, "Level", select)),
     element("p", {}, element("label", { class: "wide-field" }, "or a file", file)),
   );
-  if ((await ask("Edit another level", contents, [button("", "Cancel"), button("edit", "Edit", "primary")])) !== "edit")
+  if ((await ask("Edit another level", contents, [choice("", "Cancel"), choice("edit", "Edit", "primary")])) !== "edit")
     return;
   const id = file.files.length ? (await openFile(file.files[0])).level : select.value;
   studio.go(`#/edit/${id}`);
@@ -109,7 +81,7 @@ export async function saveInFolder(editor, studio) {
         "index.json lists each level. Start the studio with --levels SET FOLDER, where FOLDER is a plain folder of " +
         'level files, or use "Save as file".',
     });
-    await ask("Save in a folder", text, button("", "Close", "primary"));
+    await ask("Save in a folder", text, choice("", "Close", "primary"));
     return;
   }
   const several = folders.length > 1; // then no folder is a default: one may be the game's
@@ -131,14 +103,14 @@ export async function saveInFolder(editor, studio) {
     element("p", {}, element("label", { class: "wide-field" }, "Folder", folder)),
     element("p", {}, element("label", { class: "wide-field" }, "Name", input)),
   );
-  if ((await ask("Save in a folder", contents, [button("", "Cancel"), button("save", "Save", "primary")])) !== "save")
+  if ((await ask("Save in a folder", contents, [choice("", "Cancel"), choice("save", "Save", "primary")])) !== "save")
     return;
   const map = base64(levelToBytes(levelFromDraft(draftOf(editor.state))));
   const request = { map, folder: Number(folder.value), name: input.value, replace: false };
   let saved = await post("edit/save", request);
   if (saved.exists) {
     const text = element("p", { text: `The file ${saved.exists} exists already.` });
-    if ((await ask("Replace it?", text, [button("", "Keep it"), button("replace", "Replace", "danger")])) !== "replace")
+    if ((await ask("Replace it?", text, [choice("", "Keep it"), choice("replace", "Replace", "danger")])) !== "replace")
       return;
     saved = await post("edit/save", { ...request, replace: true });
   }

@@ -67,9 +67,32 @@ export function table(headings, attributes, ...bodies) {
   return element("table", attributes, element("thead", {}, element("tr", {}, heads)), ...bodies);
 }
 
-/** Format a number of frames as seconds. */
-export function seconds(frames) {
-  return `${(frames / 60).toFixed(3)} s`;
+/** Create a row of a table.  cells: texts, numbers and elements. */
+export const tableRow = (...cells) =>
+  element("tr", {}, cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : element("td", {}, cell))));
+
+/** Create a list of names and figures.  pairs: [name, text or elements]; null is left out. */
+export const factList = (...pairs) =>
+  element(
+    "dl",
+    { class: "facts" },
+    pairs.filter(Boolean).map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]),
+  );
+
+/** Create a check box with a label.  change: called with whether it is checked. */
+export const checkBox = (checked, change, attributes, ...label) =>
+  element(
+    "label",
+    attributes,
+    element("input", { type: "checkbox", checked, onchange: ({ currentTarget }) => change(currentTarget.checked) }),
+    label,
+  );
+
+/** Create a mark in the colour of a run. */
+export function dot(colour, attributes = {}) {
+  const made = element("i", attributes);
+  made.style.background = colour;
+  return made;
 }
 
 export const SUPPORT = { exact: "as in the game", modelled: "modelled", unsupported: "incomplete" };
@@ -92,3 +115,37 @@ export function takesKeys(target) {
     target.matches("input:not([type=range], [type=checkbox], [type=radio]), select, textarea");
   return field || document.querySelector("dialog[open]") !== null;
 }
+
+/**
+ * Show a modal dialog; resolves with the value of the pressed button, or "" for Escape.  Buttons without a value close
+ * the dialog even if a field is invalid; Enter in a field presses the first button with a value.
+ * @param {string} title
+ * @param {any} contents
+ * @param {any} buttons - made by ``choice``
+ */
+export function ask(title, contents, buttons) {
+  return new Promise((resolve) => {
+    const form = element(
+      "form",
+      { method: "dialog" },
+      element("h2", { text: title }),
+      contents,
+      div("bar", element("span", { class: "spacer" }), buttons),
+    );
+    const dialog = element("dialog", { "aria-label": title }, form);
+    for (const one of [buttons].flat().filter(({ value }) => value === "")) {
+      one.type = "button";
+      one.addEventListener("click", () => dialog.close(""));
+    }
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+    dialog.scrollTop = 0; // the focused button is at the end of the dialog
+  });
+}
+
+/** Create a button of a dialog. */
+export const choice = (value, text, kind) => element("button", { value, text, class: kind });

@@ -3,7 +3,8 @@
 import { get } from "./api.js";
 import { allLevels } from "./library.js";
 import { putTargets, removeLevels, storedPars } from "./store.js";
-import { SUPPORT, actionButton, div, element, linkButton, seconds, selectOf, takesKeys } from "./elements.js";
+import { seconds } from "./clock.js";
+import { SUPPORT, actionButton, div, element, linkButton, selectOf, takesKeys } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { onThemeChange } from "./pen.js";
 import { planned } from "./planner.js";
@@ -59,7 +60,8 @@ function kindsOf({ entities }) {
 export async function show(root, studio, category) {
   const [{ levels, own, problems }, { run: film }, pars] = await Promise.all([allLevels(), get("film"), storedPars()]);
   if (category) Object.assign(chosen, { ...UNFILTERED, order: "as in the folder", category, top: 0 });
-  for (const card of levels) card.par ??= pars.get(card.id) ?? null;
+  for (const card of levels)
+    if (pars.has(card.id)) card.par = Math.min(card.par ?? Infinity, pars.get(card.id) ?? Infinity);
   if (!levels.some((card) => categoryOf(card) === chosen.category)) chosen.category = "";
   if (!levels.length) {
     root.append(
@@ -179,6 +181,8 @@ class Gallery {
       oninput: () => this.choose("search", this.search.value),
       onkeydown: (event) => event.key === "Enter" && this.cards.querySelector("a")?.click(),
     });
+    const named = (choices, first, prefix = "") =>
+      Object.keys(choices).map((name, i) => [name, i ? prefix + name : first]);
     return div(
       "bar",
       this.search,
@@ -188,24 +192,10 @@ class Gallery {
         : null,
       this.chooser("support", "Support", Object.entries({ any: "exact or not", ...SUPPORT })),
       this.chooser("entity", "With", [["", "any entities"], ...kinds.map((kind) => [kind, `with ${kind}`])]),
-      this.chooser("size", "Size", Object.keys(SIZES).map((one) => [one, one === "any" ? "any size" : one])),
-      this.chooser(
-        "par",
-        "Par time",
-        Object.keys(PARS).map((one) => [one, one === "any" ? "any par time" : `par ${one}`]),
-      ),
-      this.runs.size
-        ? this.chooser(
-            "success",
-            "Success",
-            Object.keys(SUCCESS).map((one) => [one, one === "any" ? "any success" : one]),
-          )
-        : null,
-      this.chooser(
-        "order",
-        "Order",
-        Object.keys(ORDERS).map((one) => [one, one === "as in the folder" ? one : `by ${one}`]),
-      ),
+      this.chooser("size", "Size", named(SIZES, "any size")),
+      this.chooser("par", "Par time", named(PARS, "any par time", "par ")),
+      this.runs.size ? this.chooser("success", "Success", named(SUCCESS, "any success")) : null,
+      this.chooser("order", "Order", named(ORDERS, "as in the folder", "by ")),
       element("span", { class: "spacer" }),
       this.own.length
         ? actionButton(

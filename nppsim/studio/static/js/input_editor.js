@@ -5,7 +5,8 @@
 
 import { continued } from "./agents.js";
 import { get, whileCompiling } from "./api.js";
-import { actionButton, div, element, linkButton, panel, seconds } from "./elements.js";
+import { seconds } from "./clock.js";
+import { actionButton, div, element, linkButton, panel } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { findRun } from "./library.js";
 import { levelOf, search } from "./planner.js";

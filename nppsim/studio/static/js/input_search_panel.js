@@ -1,6 +1,7 @@
 /* Panel "Improve": searches in a worker for better inputs of the selected frames (input_search.js). */
 
-import { actionButton, div, element, panel, seconds, selectOf } from "./elements.js";
+import { seconds } from "./clock.js";
+import { actionButton, div, element, panel, selectOf } from "./elements.js";
 import { GOALS } from "./input_search.js";
 import { levelOf } from "./planner.js";
 import { messagesOf } from "./work.js";

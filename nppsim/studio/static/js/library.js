@@ -51,7 +51,7 @@ export async function findRun(path) {
   if (kind !== "runs") return get(`${path}/run`);
   const run = await storedRun(number);
   const { levels } = await allLevels();
-  if (!levels.some(({ id }) => id === run.level)) await addMaps([{ map: run.map, name: run.label }]);
+  if (!levels.some(({ id }) => id === run.level)) [run.level] = await addMaps([{ map: run.map, name: run.label }]);
   return run;
 }
 

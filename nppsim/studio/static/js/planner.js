@@ -23,13 +23,15 @@ export async function planned(level, objective = "time", options = {}) {
   if (known || found.has(key)) return known;
   const { state, inputs, gold } = await search({ level: levelOf(level), objective }, options);
   const plan = state === "found" ? { frames: inputs.length, inputs, gold } : null;
-  found.set(key, plan);
-  try {
-    if (plan) await addPlan(level.id, objective, PLANNERS[objective], plan);
-  } catch {
-    // the storage is full: the next visit searches again
-  }
+  // if the storage is full, the next visit searches again
+  await storePlan(level, objective, PLANNERS[objective], plan).catch(() => null);
   return plan;
+}
+
+/** Store a run that ``planned`` returns from now on.  by: who found it. */
+export async function storePlan(level, objective, by, plan) {
+  found.set(`${objective} ${level.id}`, plan);
+  if (plan) await addPlan(level.id, objective, by, plan);
 }
 
 /** The level of a level document, as ``search`` takes it. */
@@ -38,21 +40,25 @@ export function levelOf({ map, name }) {
 }
 
 /**
- * Search in a worker of its own, for at most a minute.
+ * Search in a worker of its own.
  * @param {Record<string, any>} request - of nppsim/wasm/planner.js::findRun
- * @param {{signal?: AbortSignal, progress?: (simulated: number, inputs?: Uint8Array) => void}} [options] - progress:
- *   receives the frames simulated so far, and the inputs of a new best run
- * @returns {Promise<Record<string, any>>} the answer of findRun; after a minute {state: "found"} with the best run so
- *   far, or {state: "timeout"}.  Rejects with an AbortError.
+ * @param {{signal?: AbortSignal, progress?: (simulated: number, best?: {inputs: Uint8Array, gold: number}) => void,
+ *   most?: number}} [options] - progress: receives the frames simulated so far, and a new best run.  most: time limit,
+ *   ms
+ * @returns {Promise<Record<string, any>>} the answer of findRun; after the time limit {state: "found"} with the best
+ *   run so far, or {state: "timeout"}.  Rejects with an AbortError.
  */
-export async function search(request, { signal = new AbortController().signal, progress = (..._) => {} } = {}) {
-  const end = performance.now() + TIME_LIMIT_MS;
+export async function search(
+  request,
+  { signal = new AbortController().signal, progress = (..._) => {}, most = TIME_LIMIT_MS } = {},
+) {
+  const end = performance.now() + most;
   /** @type {Record<string, any> | null} */
   let latest = null;
   for await (const { simulated, best, answer } of messagesOf("planner", request, signal)) {
     if (answer) return answer;
     latest = best ?? latest;
-    progress(simulated, best?.inputs);
+    progress(simulated, best);
     if (performance.now() > end) break;
   }
   return latest ? { state: "found", ...latest } : { state: "timeout" };

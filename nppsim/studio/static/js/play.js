@@ -2,9 +2,9 @@
  * "paused", "rewinding", "over".
  */
 
-import { Clock, FRAME_MS, Pacing, score } from "./clock.js";
+import { Clock, FRAME_MS, Pacing, score, seconds } from "./clock.js";
 import { ACTIONS, Controls, keyName } from "./controls.js";
-import { actionButton, div, element, linkButton, panel, seconds, selectOf, supportBanner, table } from "./elements.js";
+import { actionButton, div, element, linkButton, panel, selectOf, supportBanner, table, tableRow } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { INPUTS } from "./input_byte.js";
 import { RecordedRuns, drawIfBest } from "./recorded_runs.js";
@@ -104,26 +104,28 @@ export class Play {
         throw error;
       }
       if (isTime) level.par = found?.frames ?? null;
-      this.showBest(await bestRuns(level.id));
     }
-    if (isTime) this.showPar();
-    else {
-      this.par.textContent = found
-        ? `${seconds(found.frames)} · ${found.gold} gold · score ${score(found.frames, found.gold).toFixed(3)}`
-        : "unknown: the planner finds no run";
-    }
-    this.drawPhase();
+    this.par.title = "the best run that is known here; a better one may exist";
+    this.showBest(await bestRuns(level.id));
+    if (isTime) return;
+    this.par.textContent = found
+      ? `${seconds(found.frames)} · ${found.gold} gold · score ${score(found.frames, found.gold).toFixed(3)} ` +
+        `by ${found.by ?? PLANNERS[objective]}, not proved`
+      : "unknown: the planner finds no run";
   }
 
-  /** Show the fastest known run: the planner's, or that of a person or an agent. */
-  showPar() {
+  /** The fastest known run {frames, name}: of a person, an agent or the planner; null if there is none. */
+  get fastest() {
     const { par } = this.level;
-    const known = [...(par ? [{ frames: par, name: PLANNERS.time }] : []), ...this.best.time];
-    const fastest = known.reduce((a, b) => (b.frames < a.frames ? b : a), { frames: Infinity, name: "" });
-    this.par.textContent = known.length
+    const known = [...this.best.time, ...(par ? [{ frames: par, name: PLANNERS.time }] : [])];
+    return known.length ? known.reduce((a, b) => (b.frames < a.frames ? b : a)) : null;
+  }
+
+  showPar() {
+    const { fastest } = this;
+    this.par.textContent = fastest
       ? `${seconds(fastest.frames)} by ${fastest.name}, not proved`
       : "unknown: the planner finds no run";
-    this.par.title = "the fastest run that is known here; a faster one may exist";
   }
 
   destroy() {
@@ -448,7 +450,7 @@ export class Play {
     this.bests.textContent = [
       episode ? `${episode.code} · level ${episode.at + 1} of ${episode.count}` : null,
       best ? `best ${seconds(best)}` : null,
-      this.level.par ? `par ${seconds(this.level.par)}` : null,
+      this.fastest ? `par ${seconds(this.fastest.frames)}` : null,
     ]
       .filter(Boolean)
       .join(" · ");
@@ -489,7 +491,7 @@ export class Play {
     this.verdict = element("div", { class: "verdict", role: "status" });
     this.caps = INPUTS.map(({ label }) => element("kbd", { text: label }));
     this.attempt = element("dd");
-    this.par = element("dd", { class: "par" });
+    this.par = element("span");
     const objectives = [["time", "time"], ["score", "score"], ["all-gold", "all gold"]];
     this.objective = selectOf("Objective of par", objectives, () => this.findPar().catch(this.studio.failed));
     this.viewButton = button("Closer", "view", { "aria-pressed": false });
@@ -507,9 +509,8 @@ export class Play {
     });
     this.recordedRunList = element("div");
     this.leaving = new AbortController();
-    this.solving = solveButton(this.level, this.studio, this.leaving.signal, () =>
-      this.recordedRuns.load().catch(this.studio.failed),
-    );
+    const stored = () => Promise.all([this.recordedRuns.load(), this.findPar()]).catch(this.studio.failed);
+    const solving = solveButton(this.level, this.studio, this.leaving.signal, () => this.objective.value, stored);
     this.pace = element("p", { class: "small muted", id: "pacing" });
     const facts = [
       ...(this.level.code ? [["id", this.level.code]] : []),
@@ -547,7 +548,7 @@ export class Play {
               { class: "facts" },
               facts.map(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]),
               element("dt", {}, "par ", this.objective),
-              this.par,
+              element("dd", { class: "par" }, this.par, solving),
               element("dt", { text: "attempt" }),
               this.attempt,
             ),
@@ -579,7 +580,7 @@ export class Play {
             div("bar", this.markButton, this.rates, button("−1 frame", "back"), button("+1 frame", "step")),
           ),
           panel("Best runs", this.bestRuns, element("label", { class: "small" }, "Your name ", this.player)),
-          panel("Other runs", this.recordedRunList, this.solving),
+          panel("Other runs", this.recordedRunList),
           panel("Keys", keysPanel(() => this.controls)),
           element("details", { class: "panel" }, element("summary", { text: "Frame times" }), this.pace),
         ),
@@ -620,20 +621,13 @@ function bestTable({ time, score: points }) {
     runs
       .slice(0, MOST_BEST)
       .map(({ name, frames, gold, score: total }) =>
-        element(
-          "tr",
-          {},
-          element("th", { scope: "row", text: name }),
-          element("td", { text: total.toFixed(3) }),
-          element("td", { text: (frames / 60).toFixed(3) }),
-          element("td", { text: gold }),
-        ),
+        tableRow(element("th", { scope: "row", text: name }), total.toFixed(3), (frames / 60).toFixed(3), gold),
       );
   const list = (title, runs) =>
     element(
       "tbody",
       { "data-by": title },
-      element("tr", {}, element("th", { colspan: 4, class: "muted", text: title })),
+      tableRow(element("th", { colspan: 4, class: "muted", text: title })),
       rows(runs),
     );
   return time.length

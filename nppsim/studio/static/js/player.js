@@ -12,8 +12,8 @@
  * home, end, + - 0 for the view, 1 to 9 to follow a run.
  */
 
-import { score } from "./clock.js";
-import { actionButton, div, element, seconds, selectOf, supportBanner, takesKeys } from "./elements.js";
+import { score, seconds } from "./clock.js";
+import { actionButton, div, dot, element, selectOf, supportBanner, takesKeys } from "./elements.js";
 import { INPUTS } from "./input_byte.js";
 import { partingFrame } from "./recording.js";
 import { Scene } from "./scene.js";
@@ -62,13 +62,11 @@ export class Player {
   add(recording) {
     const colour = recording.colour ?? RUN_COLOURS[this.runs.length % RUN_COLOURS.length];
     const index = this.runs.length;
-    const mark = element("i");
-    mark.style.background = colour;
     const end = element("span");
     const chip = element(
       "button",
       { type: "button", class: "run", title: "follow this run", onclick: () => this.follow(index) },
-      mark,
+      dot(colour),
       element("span", { text: recording.label || `run ${index + 1}` }),
       end,
     );

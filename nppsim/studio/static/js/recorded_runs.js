@@ -2,7 +2,8 @@
 
 import { continued } from "./agents.js";
 import { get, whileCompiling } from "./api.js";
-import { actionButton, div, element, seconds } from "./elements.js";
+import { seconds } from "./clock.js";
+import { actionButton, checkBox, div, dot, element } from "./elements.js";
 import { loadRun } from "./engine.js";
 import { allRuns } from "./library.js";
 import { levelOf, planned } from "./planner.js";
@@ -73,24 +74,13 @@ export class RecordedRuns {
   fill() {
     const rows = this.sources.map((source) => this.row(source));
     if (bests.has(this.level.id)) {
-      const box = element("input", {
-        type: "checkbox",
-        checked: this.wantsBest,
-        onchange: () => {
-          this.wantsBest = box.checked;
-          this.on.changed();
-        },
-      });
-      rows.unshift(
-        element(
-          "label",
-          { class: "recorded-run" },
-          box,
-          dot(RUN_COLOURS[0]),
-          "your best here",
-          element("span", { class: "muted", text: seconds(bests.get(this.level.id).length - 1) }),
-        ),
-      );
+      const change = (checked) => {
+        this.wantsBest = checked;
+        this.on.changed();
+      };
+      const time = element("span", { class: "muted", text: seconds(bests.get(this.level.id).length - 1) });
+      const mark = dot(RUN_COLOURS[0], { class: "dot" });
+      rows.unshift(checkBox(this.wantsBest, change, { class: "recorded-run" }, mark, "your best here", time));
     }
     const agents = actionButton("Agents …", () => this.loadAgents().catch(this.studio.failed), {
       class: "quiet small",
@@ -99,18 +89,13 @@ export class RecordedRuns {
   }
 
   row(source) {
-    const box = element("input", {
-      type: "checkbox",
-      checked: source.shown ?? false,
-      onchange: () => this.toggle(source, box.checked),
-    });
     return div(
       "recorded-run",
-      element(
-        "label",
+      checkBox(
+        source.shown ?? false,
+        (checked) => this.toggle(source, checked),
         {},
-        box,
-        dot(source.colour),
+        dot(source.colour, { class: "dot" }),
         element("span", { class: "name", text: source.label, title: source.label }),
         element("span", {
           class: "muted",
@@ -182,12 +167,6 @@ export class RecordedRuns {
     this.slider?.replaceChildren();
     this.on.preview(null, 0);
   }
-}
-
-function dot(colour) {
-  const made = element("i", { class: "dot" });
-  made.style.background = colour;
-  return made;
 }
 
 /** Let the planner or an agent play a level; resolves to the Recording. */

@@ -1,16 +1,17 @@
 /* View "Runs": lists stored runs and replays, and shows one of them, with the other runs of its level. */
 
 import { features, get } from "./api.js";
-import { score } from "./clock.js";
-import { actionButton, div, element, linkButton, researchPanel, seconds } from "./elements.js";
+import { score, seconds } from "./clock.js";
+import { actionButton, div, element, linkButton, researchPanel, table } from "./elements.js";
 import { loadLevel, loadRun } from "./engine.js";
+import { exportDialog } from "./export_dialog.js";
 import { allLevels, allRuns, findRun, saveFile } from "./library.js";
 import { Player } from "./player.js";
 import { Recording } from "./recording.js";
 import { bytes } from "./arrays.js";
 import { copyLink } from "./share.js";
 import { exportAll, removeRun } from "./store.js";
-import { demonstrate, saveRun } from "./store_dialog.js";
+import { demonstrate } from "./store_dialog.js";
 
 const MOST_ROWS = 200; // rows in the list; the search finds the others
 const MOST_OTHERS = 8; // other runs of the same level that are offered
@@ -120,16 +121,13 @@ async function list(root, studio) {
         "stored runs, best runs, opened levels and drafts; drop the file on the page of another browser to add them",
     },
   );
-  const heads = ["run", "level", "time", "gold", "score", "ending", ""].map((text) =>
-    element("th", { scope: "col", text }),
-  );
   root.append(
     div(
       "page",
       listOf(problems),
       div("bar above", search, count, element("span", { class: "spacer" }), saveAll),
       runs.length
-        ? div("wide", element("table", { class: "runs" }, element("thead", {}, element("tr", {}, heads)), rows))
+        ? div("wide", table(["run", "level", "time", "gold", "score", "ending", ""], { class: "runs" }, rows))
         : element("p", {
             class: "notice",
             text: "No runs yet. Play a level and store your run, or start the studio with --replays FOLDER.",
@@ -237,7 +235,6 @@ function row(run, names, studio, folder) {
     const shift = `; training shifts its key presses slightly (${added.deviation_px} px off on average)`;
     studio.toast(`Added: ${added.file}${added.retimed ? shift : ""}`, "good");
   };
-  const save = (format) => Promise.resolve().then(() => saveRun(run, names.get(run.level) ?? run.label, format));
   line.append(
     element(
       "td",
@@ -245,8 +242,7 @@ function row(run, names, studio, folder) {
       div(
         "bar",
         folder && run.outcome === "won" ? act("Add to my demonstrations", add) : null,
-        act("Replay file", () => save("compact")),
-        act("Attract file", () => save("attract")),
+        act("Export …", () => exportDialog(run, names.get(run.level) ?? run.label)),
         act("Remove", () => removeRun(run.number)),
       ),
     ),

@@ -3,7 +3,7 @@
 
 import { get } from "./api.js";
 import { Chart } from "./chart.js";
-import { div, element, panel } from "./elements.js";
+import { div, dot, element, factList, panel } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { DecisionPanels } from "./decision_panels.js";
 import { RUN_COLOURS } from "./player.js";
@@ -113,34 +113,22 @@ class RunView {
     const fill = element("i");
     const share = run.finished ? 1 : run.total ? Math.min(run.decisions / run.total, 1) : 0;
     fill.style.width = `${100 * share}%`;
-    const dot = element("i");
-    dot.style.background = colourOf(index);
-    const facts = [
-      [
-        "decisions",
-        run.total
-          ? `${run.decisions.toLocaleString("en")} of ${run.total.toLocaleString("en")}`
-          : run.decisions.toLocaleString("en"),
-      ],
-      run.stage && ["stage", run.stage],
-      [
-        "newest weights",
-        run.checkpoint ? `${run.checkpoint.name}, ${ago(Date.now() / 1000 - run.checkpoint.written)}` : "none yet",
-      ],
-    ].filter(Boolean);
+    const [done, total] = [run.decisions, run.total].map((count) => count?.toLocaleString("en"));
+    const { checkpoint } = run;
+    const newest = checkpoint ? `${checkpoint.name}, ${ago(Date.now() / 1000 - checkpoint.written)}` : "none yet";
     return panel(
       null,
       div(
         "bar",
-        element("span", { class: "chip" }, dot, titleOf(run)),
+        element("span", { class: "chip" }, dot(colourOf(index)), titleOf(run)),
         element("span", { class: "spacer" }),
         element("span", { class: "small muted", text: run.finished ? "finished" : "" }),
       ),
       div("meter", fill),
-      element(
-        "dl",
-        { class: "facts" },
-        facts.flatMap(([term, text]) => [element("dt", { text: term }), element("dd", { text })]),
+      factList(
+        ["decisions", total ? `${done} of ${total}` : done],
+        run.stage && ["stage", run.stage],
+        ["newest weights", newest],
       ),
     );
   }

@@ -16,7 +16,7 @@ const STORES = {
   levels: { keyPath: "id" }, // {id, card, map: bytes of the map file, order: by which they are sorted}
   runs: { keyPath: "number", autoIncrement: true },
   best: { keyPath: ["level", "kind", "name", "frames", "gold"] },
-  plans: { keyPath: ["level", "objective"] }, // {level, objective, inputs, gold, frames}
+  plans: { keyPath: ["level", "objective"] }, // {level, objective} and a Plan
   branches: { keyPath: "level" }, // {level, branches: [{name, inputs}]}
   drafts: { keyPath: "id" }, // {id, draft, saved, changed: time, ms}
   targets: { keyPath: "id" }, // {id: of the game or beginning of a level's, frames or score}
@@ -171,7 +171,8 @@ export const ownBest = ({ time }) => time.find(({ kind }) => kind === "person")?
 // ---------------------------------------------------------------------------------------------------------------------
 // Runs of the planner
 
-/** @typedef {{inputs: Uint8Array, frames: number, gold: number}} Plan - a run from the spawn */
+/** @typedef {{inputs: Uint8Array, frames: number, gold: number, by?: string, settings?: object}} Plan - a run from the
+ *  spawn.  by: who found it; default: the planner.  settings: of the planner, to improve it */
 
 /** @returns {Promise<Plan | null>} */
 export const storedPlan = async (level, objective) => (await find("plans", [level, objective])) ?? null;
@@ -182,10 +183,10 @@ export async function storedPars() {
   return new Map(fast.map(({ level, frames }) => [level, frames]));
 }
 
-/** Store a run, also among the best runs.  name: of the planner. */
-export async function addPlan(level, objective, name, { inputs, frames, gold }) {
-  await put("plans", [{ level, objective, inputs, frames, gold }]);
-  await addBest(level, { kind: "planner", name, frames, gold });
+/** Store a run, also among the best runs.  by: who found it. */
+export async function addPlan(level, objective, by, { inputs, frames, gold, settings = {} }) {
+  await put("plans", [{ level, objective, inputs, frames, gold, by, settings }]);
+  await addBest(level, { kind: "planner", name: by, frames, gold });
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -1,21 +1,11 @@
-/* Dialog that stores a run under a name, then offers to download it or to add it to the demonstrations. */
+/* Dialog that stores a run under a name, then offers to add it to the demonstrations or to export it. */
 
-import { levelFromBytes } from "../../../wasm/level.js";
-import { replayToBytes } from "../../../wasm/files.js";
 import { features, post } from "./api.js";
-import { actionButton, div, element, seconds, supportBanner } from "./elements.js";
-import { fileName, saveFile } from "./library.js";
-import { addRun } from "./store.js";
 import { bytes, text as base64 } from "./arrays.js";
-
-/** Let the browser save a run as a replay file.  run: {map, inputs, outcome}.  format: "compact" or "attract". */
-export function saveRun({ map, inputs, outcome, level: id }, title, format) {
-  const data = replayToBytes(levelFromBytes(bytes(map)), inputs, {
-    format,
-    success: outcome === "won" && format === "compact",
-  });
-  saveFile(data, fileName({ title, id }) + (format === "compact" ? ".replay" : ".attract"));
-}
+import { seconds } from "./clock.js";
+import { actionButton, ask, choice, div, element } from "./elements.js";
+import { exportFiles, saveAs } from "./export_dialog.js";
+import { addRun } from "./store.js";
 
 /** Write a run to the folder of demonstrations; returns {added, demonstrations}. */
 export function demonstrate({ map, inputs, category }) {
@@ -30,103 +20,53 @@ export async function storeDialog(recording) {
     type: "text",
     maxlength: 100,
     value: `my run, ${seconds(frames)}`,
-    "aria-label": "Name",
     autocomplete: "off",
+    onfocus: () => field.select(),
   });
   const status = element("p", { class: "small", role: "status" });
-  const close = actionButton("Close", () => dialog.close());
-  const dialog = element("dialog", { class: "store-dialog", "aria-label": "Store this run" });
+  const show = (kind, ...words) => {
+    status.className = `small ${kind}`;
+    status.replaceChildren(...words);
+  };
   const ending = { won: "finishes the level", died: "ends in death", running: "stops before the exit" }[outcome];
-
-  const store = async () => {
-    let stored;
+  const form = [
+    element("p", { class: "muted", text: `${seconds(frames)}, ${ending}.` }),
+    element("label", { class: "wide-field" }, "Name", field),
+    status,
+  ];
+  /** @type {import("./store.js").StoredRun | null} */
+  let stored = null;
+  while (!stored) {
+    const buttons = [choice("store", "Store", "primary"), choice("", "Cancel")];
+    if ((await ask("Store this run", form, buttons)) !== "store") return;
     try {
       stored = await addRun(recording, field.value.trim() || "my run");
     } catch (error) {
-      const inputs = Uint8Array.from(recording.inputs);
-      const run = { level: level.id, map: level.map, outcome, inputs };
-      const save = actionButton("Save the run as a replay file", () => saveRun(run, level.name, "compact"));
-      status.replaceChildren(error.message, " ", save);
-      status.className = "small bad";
-      return;
+      const run = { map: level.map, outcome, inputs: Uint8Array.from(recording.inputs) };
+      const save = () => saveAs(".replay", run, level.name);
+      show("bad", error.message, " ", actionButton("Save the run as a replay file", save));
     }
-    const act = (text, job, attributes = {}) =>
-      element("button", {
-        type: "button",
-        text,
-        ...attributes,
-        onclick: async (event) => {
-          try {
-            await job(event.currentTarget);
-          } catch (error) {
-            status.textContent = error.message;
-            status.className = "small bad";
-          }
-        },
-      });
-    const add = async (button) => {
-      const { added, demonstrations: d } = await demonstrate(stored);
-      button.disabled = true;
-      status.className = "small good";
-      const how = added.retimed
-        ? " Training shifts its key presses slightly, as agents need them " +
-          `(${added.deviation_px} px off on average; it still finishes).`
-        : "";
-      status.textContent = `Added: ${added.file}.${how} ${d.recordings} of ${d.wanted} recordings for a training.`;
-    };
-    const isDemonstration = writes && outcome === "won";
-    const primary = { class: "primary", id: "demonstrate" };
-    const demonstration = isDemonstration ? act("Add to my demonstrations", add, primary) : null;
-    const title = level.name;
-    const replay = act("Replay file", () => saveRun(stored, title, "compact"), {
-      title: "to watch here, or to train on",
-    });
-    dialog.replaceChildren(
-      element("h2", { text: stored.label }),
-      element("p", {
-        class: "muted",
-        text: `Stored in this browser: ${seconds(stored.frames)}, ${ending}. To use it elsewhere:`,
-      }),
-      supportBanner(level) ?? "",
-      div(
-        "bar",
-        demonstration,
-        replay,
-        act("Attract file", () => saveRun(stored, title, "attract"), { title: "to watch in the real game" }),
-      ),
-      status,
-      div("bar", element("span", { class: "spacer" }), close),
-    );
-    (demonstration ?? replay).focus();
+  }
+  const run = stored;
+  const add = async (button) => {
+    const { added, demonstrations: d } = await demonstrate(run);
+    button.disabled = true;
+    const how = added.retimed
+      ? " Training shifts its key presses slightly, as agents need them " +
+        `(${added.deviation_px} px off on average; it still finishes).`
+      : "";
+    show("good", `Added: ${added.file}.${how} ${d.recordings} of ${d.wanted} recordings for a training.`);
   };
-
-  const form = element(
-    "form",
-    {
-      method: "dialog",
-      onsubmit: (event) => {
-        event.preventDefault();
-        store();
-      },
-    },
-    element("h2", { text: "Store this run" }),
-    element("p", { class: "muted", text: `${seconds(frames)}, ${ending}.` }),
-    element("label", {}, "Name ", field),
+  const adding = ({ currentTarget }) => add(currentTarget).catch((error) => show("bad", error.message));
+  show("");
+  const contents = [
+    element("p", { class: "muted", text: `Stored in this browser: ${seconds(frames)}, ${ending}.` }),
+    writes && outcome === "won"
+      ? div("bar", actionButton("Add to my demonstrations", adding, { class: "primary", id: "demonstrate" }))
+      : null,
     status,
-    div(
-      "bar",
-      element("button", { type: "submit", class: "primary", text: "Store" }),
-      actionButton("Cancel", () => dialog.close()),
-    ),
-  );
-  dialog.append(form);
-  document.body.append(dialog);
-  dialog.showModal();
-  field.select();
-  return new Promise((resolve) =>
-    dialog.addEventListener("close", () => {
-      dialog.remove();
-      resolve(null);
-    }),
-  );
+    element("h3", { text: "Export to the game" }),
+    exportFiles(run, level.name),
+  ];
+  await ask(run.label, contents, choice("", "Close"));
 }

@@ -6,7 +6,7 @@
  * A line has an id of the game, or the beginning of a level's id, and a number; # begins a comment.
  */
 
-import { seconds } from "./elements.js";
+import { seconds } from "./clock.js";
 import { best, putTargets, storedTargets } from "./store.js";
 
 // an id begins with neither $ nor other signs of a campaign file

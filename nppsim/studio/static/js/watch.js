@@ -4,7 +4,7 @@
 import { get, isSite } from "./api.js";
 import { Deaths } from "./deaths.js";
 import { difference } from "./differences.js";
-import { actionButton, div, element, selectOf, table } from "./elements.js";
+import { actionButton, div, dot, element, factList, selectOf, table, tableRow } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { allLevels, allRuns } from "./library.js";
 import { PLANNERS } from "./planner.js";
@@ -167,8 +167,7 @@ class Watch {
   }
 
   row(request, index) {
-    const dot = element("i");
-    dot.style.background = RUN_COLOURS[index % RUN_COLOURS.length];
+    const mark = dot(RUN_COLOURS[index % RUN_COLOURS.length]);
     const change = (values) => {
       this.requests = this.requests.map((one, i) => (i === index ? { ...one, ...values } : one));
       this.begin();
@@ -208,7 +207,7 @@ class Watch {
     return element(
       "li",
       {},
-      element("div", { title: about }, dot, element("span", { class: "name", text: name ?? "?" }), drop),
+      element("div", { title: about }, mark, element("span", { class: "name", text: name ?? "?" }), drop),
       agent && div("", seed, how),
     );
   }
@@ -227,13 +226,7 @@ class Watch {
       frame === null ? "never" : actionButton(`frame ${frame}`, () => this.watching.seek(frame), { class: "quiet" });
     const lead = (frames) => (frames === null ? "–" : `${frames > 0 ? "+" : ""}${frames}`);
     const rows = marks.map(({ remaining_px: left, frame_a: frame, lead: ahead }) =>
-      element(
-        "tr",
-        {},
-        element("td", { text: `${Math.round(left)} px` }),
-        element("td", {}, frame === null ? "–" : jump(frame)),
-        element("td", { text: lead(ahead) }),
-      ),
+      tableRow(`${Math.round(left)} px`, frame === null ? "–" : jump(frame), lead(ahead)),
     );
     const sections =
       marks.length &&
@@ -246,17 +239,13 @@ class Watch {
     const parts = div(
       "",
       element("h3", { text: `${first} – ${other}` }),
-      element(
-        "dl",
-        { class: "facts" },
-        element("dt", { text: "inputs differ" }),
-        element("dd", {}, jump(inputs)),
-        element("dt", { text: "positions differ" }),
-        element("dd", {}, jump(positions)),
-        total === null ? null : element("dt", { text: "faster by" }),
-        total === null
-          ? null
-          : element("dd", { text: `${Math.abs(total)} frames: ${total > 0 ? first : total < 0 ? other : "neither"}` }),
+      factList(
+        ["inputs differ", jump(inputs)],
+        ["positions differ", jump(positions)],
+        total !== null && [
+          "faster by",
+          `${Math.abs(total)} frames: ${total > 0 ? first : total < 0 ? other : "neither"}`,
+        ],
       ),
       sections || null,
     );

@@ -9,6 +9,7 @@ import { play } from "./agents.js";
 import { whileCompiling } from "./api.js";
 import { findRun } from "./library.js";
 import { DecisionLog } from "./decision_panels.js";
+import { element } from "./elements.js";
 import { draw, gridPicture, pathPicture } from "./overlays.js";
 import { PLANNERS, levelOf, planned } from "./planner.js";
 import { Player, RUN_COLOURS } from "./player.js";
@@ -39,6 +40,7 @@ export class Watching {
     this.changed = changed;
     this.ended = ended;
     this.root = root;
+    this.why = element("p", { class: "why small", role: "status" }); // why the followed run is lost
     this.heat = null;
     this.paths = new Map();
     this.runs = [];
@@ -53,9 +55,9 @@ export class Watching {
     this.player?.destroy();
     this.runs = requests.map((request) => ({ request, index: null, run: null, log: null, over: null, error: null }));
     this.paths = new Map();
-    this.root.replaceChildren();
     this.player = new Player(this.root, { level: this.level });
     this.player.overlay = (frame) => this.overlay(frame);
+    this.root.append(this.why);
     this.player.growing = true;
     this.player.state.textContent = "getting ready …";
     this.stopPolling();
@@ -92,11 +94,13 @@ export class Watching {
       return;
     }
     for await (const message of play(agent, { ...request, levels: [levelOf(this.level)] }, signal)) {
-      const { layout, decisions, ending } = message;
+      const { layout, decisions, ending, why } = message;
       if (layout) this.begin(one, `${agent.name} · ${request.seed}`, layout);
       for (const decision of decisions ?? []) one.log.add(decision, decision.paths);
       if (decisions) this.extend(one, concatenated(Uint8Array, ...decisions.map(({ inputs }) => inputs)));
-      if (ending) this.end(one, ending[1]);
+      if (!ending) continue;
+      [one.place, one.why] = [ending.slice(3, 5), why];
+      this.end(one, ending[1]);
     }
   }
 
@@ -166,6 +170,8 @@ export class Watching {
     const one = this.followed;
     if (this.panels.log !== (one?.log ?? null)) this.panels.set(one?.log ?? null);
     this.panels.seek(frame);
+    const why = one?.why ?? "";
+    if (this.why.textContent !== why) this.why.textContent = why;
     const decision = one?.log?.at(frame);
     return {
       under: (pen) => this.under(pen, one, frame, decision),
@@ -191,6 +197,7 @@ export class Watching {
   }
 
   over(pen, one, frame, decision) {
+    if (one?.why) pen.ring(one.place, 20, 3, pen.colours.amber);
     if (!decision) return;
     const { points, frames } = one.run;
     if (this.panels.chosen.has("hazards") && "hazards" in decision.s) {
