@@ -37,7 +37,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def do_PUT(self):
-        Path(self.path).write_bytes(self.rfile.read(int(self.headers["Content-Length"])))
+        self._write("wb")
+
+    def do_POST(self):
+        self._write("ab")
+
+    def _write(self, mode):
+        """Store the body of the request, or append it to the file."""
+        with open(self.path, mode) as file:
+            file.write(self.rfile.read(int(self.headers["Content-Length"])))
         self.send_response(204)
         self.end_headers()
 

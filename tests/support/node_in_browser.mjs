@@ -2,6 +2,8 @@
 /* global XMLHttpRequest */
 import { sha256 } from "../../nppsim/wasm/sha256.js";
 
+const PART = 32 << 20; // bytes
+
 const { args, input } = await (await fetch("/request")).json();
 
 class Buffer extends Uint8Array {
@@ -35,10 +37,14 @@ export function readFileSync(path, encoding) {
   return encoding ? bytes.toString() : bytes;
 }
 
+/** Playwright receives each request's body as text, which Node.js limits to 512 MB; so large files are sent in parts. */
 export function writeFileSync(path, data) {
-  const request = new XMLHttpRequest();
-  request.open("PUT", path, false);
-  request.send(data);
+  const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
+  for (let at = 0; at === 0 || at < bytes.length; at += PART) {
+    const request = new XMLHttpRequest();
+    request.open(at ? "POST" : "PUT", path, false);
+    request.send(bytes.subarray(at, at + PART));
+  }
 }
 
 export const basename = (path) => path.split("/").pop();
