@@ -87,9 +87,8 @@ def make_level_set(
             check_disjoint(exclude, [LevelSet(path, entries)])
         used = {level_set.fingerprint(i) for level_set in exclude for i in range(len(level_set))}
         used |= {entry.fingerprint for entry in (*entries, *_unfinished_entries(path))}
-        missing = sum(max(0, count - sum(entry.category == category for entry in entries)) for category in categories)
         if workers is None and cluster is None:
-            workers = usable_cores() if missing >= (MIN_PARALLEL_VERIFIED if verify else MIN_PARALLEL) else 1
+            workers = _worker_count(entries, categories, count, verify is not None)
         with open_executor(workers, GenerateError, cluster) as executor:
             for category in dict.fromkeys(categories):
                 made = [entry.seed for entry in entries if entry.category == category and entry.seed is not None]
@@ -98,6 +97,12 @@ def make_level_set(
                 with executor.map(candidate, seeds, chunk=1 if verify else 64) as candidates:
                     _fill(path, category, len(made), count, candidates, used, progress, index_only)
         return LevelSet.open(path)
+
+
+def _worker_count(entries: Sequence[LevelEntry], categories: Sequence[str], count: int, verified: bool) -> int:
+    """Return all cores if enough levels are missing, otherwise 1."""
+    missing = sum(max(0, count - sum(entry.category == category for entry in entries)) for category in categories)
+    return usable_cores() if missing >= (MIN_PARALLEL_VERIFIED if verified else MIN_PARALLEL) else 1
 
 
 def count_unfinished(path: str | Path) -> dict[str, int]:
