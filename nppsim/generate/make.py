@@ -60,43 +60,47 @@ def make_level_set(
     seed: 0 or more; sets with different seeds use disjoint level seeds.
     difficulty: see ``recipe``.
     exclude: sets whose levels are not used.
-    select: function that returns whether to use a level; others are neither verified nor stored.
-    verify: function that returns the par frames of a level, or None if the level cannot be finished.  Unfinished levels
-        do not count and are stored in the level set ``path / UNFINISHED``.  Without ``verify``, ``par_frames`` is null in
-        the index.  For several workers or a cluster, both functions must be picklable.
+    select: function that returns whether to use a level; others are neither verified nor stored.  As ``verify``, it must be
+        picklable for several workers or a cluster.
+    verify: function that returns the par frames of a level, or None if it cannot be finished; such levels do not count and
+        are stored in the level set ``path / UNFINISHED``.  Without ``verify``, ``par_frames`` is null in the index.
     index_only: write no files of the levels, which are then generated when they are read.
     workers: number of processes; None: all available cores if there are enough levels.
     cluster: address of a Ray cluster to use instead of processes (``nppsim.parallel.cluster``).
     progress: called with a category and the number of its levels so far.
     After an exception, including Ctrl-C, the set contains the levels made so far, and another call continues.
-    Raises GenerateError and ConfigError for bad arguments, an exhausted category, and workers that die.  Also for a folder
-    whose levels have another seed or difficulty, or are not verified although ``verify`` is given.  Raises LevelSetError
-    if levels of the folder are excluded, FolderError while another process generates levels in this folder, and
-    ClusterError if the cluster cannot be used.
+    Raises GenerateError and ConfigError for bad arguments, an exhausted category, workers that die, and a folder whose
+    levels have another seed or difficulty, or are not verified.  Raises LevelSetError if levels of the folder are excluded,
+    FolderError while another process generates levels in it, and ClusterError if the cluster cannot be used.
     """
     path = Path(path)
-    if count < 1 or seed < 0:
-        raise GenerateError(f"count={count}, seed={seed}; count must be at least 1 and seed at least 0")
-    for category in categories:
-        recipe(category, seed, difficulty)  # checks the arguments
-    if workers is not None and workers < 1:
-        raise GenerateError(f"workers={workers}; give at least 1 process, or leave it out for all cores")
+    _check(categories, count, seed, difficulty, workers)
     with locked(path):
         entries = _begin_or_resume(path, seed, difficulty, verify is not None)
         if exclude:
             check_disjoint(exclude, [LevelSet(path, entries)])
-        used = {level_set.fingerprint(i) for level_set in exclude for i in range(len(level_set))}
-        used |= {entry.fingerprint for entry in (*entries, *_unfinished_entries(path))}
+        excluded = [level_set.fingerprint(i) for level_set in exclude for i in range(len(level_set))]
+        used = {*excluded, *(entry.fingerprint for entry in (*entries, *_unfinished_entries(path)))}
         if workers is None and cluster is None:
             workers = _worker_count(entries, categories, count, verify is not None)
         with open_executor(workers, GenerateError, cluster) as executor:
             for category in dict.fromkeys(categories):
                 made = [entry.seed for entry in entries if entry.category == category and entry.seed is not None]
                 seeds = range(made[-1] + 1 if made else seed * STREAM, (seed + 1) * STREAM)
-                candidate = partial(_candidate, category, difficulty, select, verify)
-                with executor.map(candidate, seeds, chunk=1 if verify else 64) as candidates:
+                make = partial(_candidate, category, difficulty, select, verify)
+                with executor.map(make, seeds, chunk=1 if verify else 64) as candidates:
                     _fill(path, category, len(made), count, candidates, used, progress, index_only)
         return LevelSet.open(path)
+
+
+def _check(categories: Sequence[str], count: int, seed: int, difficulty: float | None, workers: int | None) -> None:
+    """Raise GenerateError or ConfigError for bad arguments."""
+    if count < 1 or seed < 0:
+        raise GenerateError(f"count={count}, seed={seed}; count must be at least 1 and seed at least 0")
+    for category in categories:
+        recipe(category, seed, difficulty)
+    if workers is not None and workers < 1:
+        raise GenerateError(f"workers={workers}; give at least 1 process, or leave it out for all cores")
 
 
 def _worker_count(entries: Sequence[LevelEntry], categories: Sequence[str], count: int, verified: bool) -> int:
