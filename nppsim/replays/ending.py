@@ -12,6 +12,7 @@ import numpy as np
 from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
+from nppsim.decision import State, make_states
 from nppsim.levels import kinds
 from nppsim.levels.format import TYPE
 from nppsim.levels.level import COUNTED, Level
@@ -153,20 +154,29 @@ def _deadly_from(bank: LevelBank, inputs: np.ndarray) -> int | None:
     """
     sim = BatchSimulator(bank, 1, observations=("foresight",), threads=1)
     sim.reset()
-    begin = max(len(inputs) - SEARCHED_FRAMES, 0) // FRAME_SKIP * FRAME_SKIP
-    play_on(sim.state, bank.world, inputs[:begin].copy())  # a read-only array would compile the kernel again
-    states = []
-    for frame in range(begin, len(inputs), FRAME_SKIP):
-        states.append(sim.snapshot(0))
-        play_on(sim.state, bank.world, inputs[frame : frame + FRAME_SKIP].copy())
-    found = None
-    for number, state in reversed(list(enumerate(states))):
-        sim.restore(0, state)
+    rows, state = make_states(1, bank)  # the kernel is compiled for this kind of state, not for that of BatchSimulator
+    _copy(sim.state, state)
+    first = max(len(inputs) - SEARCHED_FRAMES, 0) // FRAME_SKIP * FRAME_SKIP
+    play_on(state, bank.world, inputs[:first].copy())  # a read-only array would compile the kernel again
+    found = []
+    for frame in range(first, len(inputs), FRAME_SKIP):
+        found.append(rows.copy())
+        play_on(state, bank.world, inputs[frame : frame + FRAME_SKIP].copy())
+    deadly = None
+    for number, row in reversed(list(enumerate(found))):
+        rows[:] = row
+        _copy(state, sim.state)
         death = sim.observe()["foresight"][0, ..., _DEATH]
         if not (death.min(axis=-1) > 0).all():
             break
-        found = begin + FRAME_SKIP * number
-    return found
+        deadly = first + FRAME_SKIP * number
+    return deadly
+
+
+def _copy(source: State, target: State) -> None:
+    """Copy the simulated part of the only environment."""
+    for name in ("ninja", "entities", "movers", "trail"):
+        getattr(target, name)[0] = getattr(source, name)[0]
 
 
 def _with_article(cause: str) -> str:
