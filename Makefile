@@ -29,8 +29,7 @@ CPU_TORCH := https://download.pytorch.org/whl/cpu
 
 TRAIN := $(PYTHON) scripts/train_and_compare.py
 IMAGES := --experiment-name images --architectures mlp_baseline \
-	--teacher datasets/agents/vision_free_foresight.safetensors --teacher-minutes 4 --teacher-decisions 600000 \
-	--use-curriculum --ent-coef-start 0.003 --ent-coef-end 0.0005 --total-timesteps 4000000 --time-budget-minutes 6
+	--teacher datasets/agents/vision_free_foresight.safetensors --teacher-minutes 5 --teacher-decisions 4000000 --deterministic-eval
 PYTEST_ARGS ?=
 PIP_ARGS ?=
 PHYSICS_TESTS := tests/nppsim/physics tests/nppsim/observe tests/nppsim/test_verify.py tests/nppsim/test_paths.py
