@@ -1,15 +1,16 @@
 """Settings: dataclass fields with a command-line flag, a help text and limits; argument parsers made from settings.
 
 @dataclass(frozen=True)
-class Training:
+class OptimizerSettings:
     epochs: int = setting(50, "passes over the data", flag="epochs", low=1)
 
     def __post_init__(self) -> None:
         check_settings(self)  # ConfigError: "epochs 0: give a whole number of at least 1"
 
 parser = Parser(description="Train.")
-parser.add_setting(Training, "epochs")
-parser.build(Training, parser.parse_args(["--epochs", "3"]))  # Training(epochs=3); error messages name "--epochs"
+parser.add_setting(OptimizerSettings, "epochs")
+given = parser.parse_args(["--epochs", "3"])
+parser.build(OptimizerSettings, given)  # OptimizerSettings(epochs=3); error messages name "--epochs"
 """
 
 import argparse

@@ -18,7 +18,7 @@ import numpy as np
 from nppsim.errors import ConfigError
 from nppsim.generate.variety import MEASURES, variety
 from nppsim.io.files import write_json
-from nppsim.io.reading import read_object
+from nppsim.io.reading import read_json
 from nppsim.levels import kinds
 from nppsim.levels.level import TYPE, Level
 from nppsim.levels.tiles import SOLID
@@ -115,8 +115,8 @@ class Classifier:
 
     @classmethod
     def load(cls, path: Path) -> "Classifier":
-        """Read a classifier that ``save`` wrote.  Raises ConfigError for another file."""
-        stored = read_object(path, ConfigError, "install nppsim again")
+        """Read a classifier that ``save`` wrote.  Raises ConfigError for invalid JSON."""
+        stored = read_json(path, ConfigError, "install nppsim again")
         mean, std, weights = np.array([stored[name] for name in (*NAMES, "intercept")]).T
         return cls(mean[:-1], std[:-1], weights)
 
@@ -128,7 +128,7 @@ def official_like() -> Classifier:
 
 
 def is_selected(level: Level) -> bool:
-    """Decide whether to keep a candidate, so that kept ones have statistics like official levels.
+    """Decide whether to accept a candidate, so that accepted ones have statistics like official levels.
 
     Rejection sampling (von Neumann 1951) by the odds of the stored classifier.  The random number is the level's fingerprint,
     so a level always gets the same answer.

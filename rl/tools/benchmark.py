@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from nppsim.actions import FRAME_SKIP, NUM_ACTIONS
-from nppsim.errors import ConfigError
+from nppsim.errors import ConfigError, did_you_mean
 from nppsim.gym.benchmark import (
     HARD_SEEDS,
     HIDDEN,
@@ -181,8 +181,11 @@ def print_table(folders: Sequence[Path], out: Path | None) -> None:
 
 
 def generate(given: argparse.Namespace, workers: Workers) -> None:
-    """Generate levels of a hard split."""
+    """Generate levels of a hard split.  Raises ConfigError for a split that is neither a name nor a file."""
     split = given.split if given.split in HARD_SEEDS else Path(given.split)
+    if isinstance(split, Path) and not split.is_file():
+        advice = f"is neither {', '.join(HARD_SEEDS)} nor a file{did_you_mean(given.split, HARD_SEEDS)}"
+        raise ConfigError(advice, "split", given.split)
     with progress_bar(title=given.split, total=given.count, unit="level") as bar:
         levels = generate_hard(split, given.out, given.count, workers.workers, workers.cluster, partial(_advance, bar))
     print(f"{given.out}: {len(levels)} levels")

@@ -10,7 +10,7 @@ from nppsim.settings import Parser, Setting, check_settings, same_setting, setti
 
 
 @dataclass(frozen=True)
-class Training:
+class OptimizerSettings:
     """A setting of each kind."""
 
     name: str = setting(MISSING, "of the run", flag="name")
@@ -33,7 +33,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Evaluation:
-    epochs: int = same_setting(Training, "epochs")
+    epochs: int = same_setting(OptimizerSettings, "epochs")
     batches: int = setting(1, "number", low=1)
 
     def __post_init__(self):
@@ -48,8 +48,8 @@ def parser_of(*owners):
 
 
 def built(*argv):
-    parser = parser_of(Training)
-    return parser.build(Training, parser.parse_args(["--name", "first", *argv]))
+    parser = parser_of(OptimizerSettings)
+    return parser.build(OptimizerSettings, parser.parse_args(["--name", "first", *argv]))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_build_invalid_value_raises_with_the_flag(argv, message):
 )
 def test_check_settings_invalid_value_raises_with_the_field(values, message):
     with pytest.raises(ConfigError, match=f"^{message}"):
-        Training("first", **values)
+        OptimizerSettings("first", **values)
 
 
 @pytest.mark.parametrize(("kind", "largest"), [(int, "1,000,000,000,000"), (float, "1,000,000,000.0")])
@@ -130,11 +130,11 @@ def test_problem_number_without_limits_has_a_largest_size(kind, largest):
 
 def test_parse_args_required_flag_missing_raises():
     with pytest.raises(ConfigError, match="required: --name"):
-        parser_of(Training).parse_args([])
+        parser_of(OptimizerSettings).parse_args([])
 
 
 def test_settings_of_returns_type_and_default():
-    known = settings_of(Training)
+    known = settings_of(OptimizerSettings)
     assert "seed" not in known
     assert (known["dropout"].kind, known["dropout"].many, known["dropout"].default) == (float, False, None)
     assert (known["widths"].kind, known["widths"].many, known["widths"].default) == (int, True, (3,))
@@ -142,10 +142,10 @@ def test_settings_of_returns_type_and_default():
 
 
 def test_add_settings_two_dataclasses_share_a_flag():
-    parser = parser_of(Training, Evaluation)
+    parser = parser_of(OptimizerSettings, Evaluation)
     arguments = parser.parse_args(["--name", "first", "--epochs", "4"])
-    assert parser.build(Training, arguments).epochs == parser.build(Evaluation, arguments).epochs == 4
-    assert Evaluation().epochs == Training("first").epochs
+    assert parser.build(OptimizerSettings, arguments).epochs == parser.build(Evaluation, arguments).epochs == 4
+    assert Evaluation().epochs == OptimizerSettings("first").epochs
 
 
 def test_add_setting_without_a_flag_is_named_like_the_field():
@@ -168,7 +168,7 @@ def test_add_flag_value_or_default_is_in_the_arguments():
 
 def test_help_has_meaning_and_default(capsys):
     with pytest.raises(SystemExit):
-        parser_of(Training).parse_args(["--help"])
+        parser_of(OptimizerSettings).parse_args(["--help"])
     text = " ".join(capsys.readouterr().out.split())
     text = text.replace("--epochs N, --rounds N", "--epochs, --rounds N")  # before Python 3.13
     assert "--epochs, --rounds N passes over the data (default: 2)" in text

@@ -18,8 +18,8 @@ const RUN = [
 const LEVEL = [
   [
     ...["Campaign file", ".txt"],
-    "One line. The game's folder NPP/Levels has S.txt, SI.txt, SL.txt …, with a line per level: put this one in the " +
-      "place of another, such as the first of SI.txt, the level SI-A-00-00. Keep a copy of the file.",
+    "One line. The game's folder NPP/Levels has S.txt, SI.txt, SL.txt …, with a line per level: put this one in " +
+      "the place of another, such as the first of SI.txt, the level SI-A-00-00. Keep a copy of the file.",
   ],
   [
     ...["Map file", ".map"],
