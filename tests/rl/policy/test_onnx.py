@@ -320,7 +320,7 @@ def test_figures_of_an_evaluation(tmp_path):
     path.write_text(json.dumps({"suites": {"x": {"all": stats}}, "settings": {}}))
     assert list(methods_of(path)) == ["x"]
     path.write_text("{}")
-    with pytest.raises(ResultsError, match=r"no results of scripts/evaluate\.py"):
+    with pytest.raises(ResultsError, match=r"give the results\.json of scripts/evaluate\.py"):
         methods_of(path)
 
 
