@@ -214,6 +214,7 @@ def test_taking_samples_keeps_decisions_together():
 
 
 def test_advantages_are_normalised_as_a_whole():
+    """By the unbiased standard deviation, as in Stable-Baselines3."""
     found = normalized(torch.tensor([1.0, 2.0, 3.0]))
     torch.testing.assert_close(found, torch.tensor([-1.0, 0.0, 1.0]))
     assert not normalized(torch.full((5,), 7.0)).any()
