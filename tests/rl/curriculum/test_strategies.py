@@ -1,4 +1,4 @@
-"""Learnability, prioritised replay and learning progress: what they draw."""
+"""Probabilities of levels: learnability, prioritised level replay and learning progress."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def made(strategy, categories, **settings):
 
 
 def play(sampler, outcomes):
-    """An update; outcomes: level -> wins, in order."""
+    """One update; outcomes: level -> wins, in order."""
     levels = [level for level, won in outcomes.items() for _ in won]
     sampler.record(levels, [one for won in outcomes.values() for one in won])
     sampler.learn()
@@ -51,9 +51,9 @@ def test_level_with_few_episodes_uses_statistics_of_its_cell():
     strategy = sampler.strategy
     play(sampler, {level: [True] * 20 for level in range(1, 10)} | {0: [False]})
     variance = strategy.expected_variance()
-    assert variance[0] < 0.15, "one loss in a cell that is always won is no news"
+    assert variance[0] < 0.15, "after one loss in a cell that is always won, the level is expected to be won"
     assert variance[0] > variance[1:10].max()
-    assert variance[20] > 0.2, "another third was never played"
+    assert variance[20] > 0.2, "no level of this cell was played"
 
 
 def test_old_outcomes_are_forgotten():
@@ -70,7 +70,7 @@ def test_old_outcomes_are_forgotten():
 
 
 def learn(sampler, advantages):
-    """An update; advantages: level -> of its decisions."""
+    """One update; advantages: level -> advantages of its decisions."""
     decided = np.array([level for level, row in advantages.items() for _ in row])
     sampler.learn(decided=decided, advantages=np.array([x for row in advantages.values() for x in row], np.float32))
 
@@ -215,7 +215,7 @@ def test_learning_progress_reweighting_has_no_pole():
 
 
 def progress(**settings):
-    """The strategy with two levels, of which one rises from 5 % by two points, the other one as much from 90 %."""
+    """Strategy with two levels, whose success rises by two points from 5 % and from 90 %."""
     strategy = made("learning_progress", ["simplest"] * 2, **settings).strategy
     strategy.played[:], rate = 1000, strategy.preset.timescale
     for average, success, speed in (

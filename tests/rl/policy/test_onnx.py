@@ -55,7 +55,7 @@ SMALL = {
 
 
 def trained(name, decided=True):
-    """A policy with statistics; decided: whose actions differ from state to state."""
+    """A policy with statistics; decided: its actions differ between states."""
     torch.manual_seed(1)
     policy = build_policy(name, statistics(architecture=name))
     if decided:
@@ -162,7 +162,7 @@ class ByRow(Own):
 
 
 class Airy(Own):
-    """Uses a function that ONNX lacks."""
+    """A network with a function that ONNX does not support."""
 
     def forward(self, seen):
         return torch.special.airy_ai(self.layer(seen["game_state"]))

@@ -1,7 +1,7 @@
-"""The numbers of training against a second computation of each from its definition: plain loops, float64, torch's own
-distributions, Stable-Baselines3's own functions.
+"""Results of training compared with a second computation of each from its definition: plain loops in float64,
+distributions of torch, functions of Stable-Baselines3.
 
-Nothing here is computed by the code that it is compared with, but for the network itself.
+Only the network is shared with the tested code.
 """
 
 import copy
@@ -65,9 +65,9 @@ def test_advantages_are_sums_of_discounted_td_errors(steps, gamma, gae_lambda, e
 
 
 def naive_update(policy, buffer, config, weights, rng, *, epochs, size, reference):
-    """Do an update in the plainest way; per gradient step what is logged, as float64.
+    """Do an update by plain code; return the logged values of each gradient step as float64.
 
-    weights: of entropy bonus, pull towards the reference, and what the value loss is divided by.
+    weights: coefficients of the entropy bonus and of the KL penalty, and the divisor of the value loss.
     """
     actions, advantages, returns, old = (
         getattr(buffer, name).flatten(0, 1) for name in ("actions", "advantages", "returns", "log_probs")
@@ -121,7 +121,8 @@ def naive_update(policy, buffer, config, weights, rng, *, epochs, size, referenc
 
 
 def test_update_equals_naive_computation():
-    """Two passes in minibatches of 64 of 128 decisions, with every term of the loss; the weights they lead to, too."""
+    """Two epochs with minibatches of 64 of 128 decisions and all terms of the loss; the resulting weights are equal,
+    too."""
     ppo, scalars = make_ppo(
         frame_skip=16, n_epochs=2, minibatch_size=64, target_kl=None, learning_rate=3e-3, ent_coef_start=0.05,
         clip_range=0.05, max_grad_norm=0.3, bc_kl_coef_start=0.3, **AT_ONCE,
@@ -154,7 +155,7 @@ def test_update_equals_naive_computation():
     for name, theirs in twin.state_dict().items():
         torch.testing.assert_close(ppo.policy.state_dict()[name], theirs, rtol=1e-3, atol=2e-5, msg=name)
     moved = max(float((before[name] - value).abs().max()) for name, value in twin.state_dict().items())
-    assert moved > 100 * 2e-5, "or agreement says nothing"
+    assert moved > 100 * 2e-5, "the update changes the weights by more than the tolerance"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -162,8 +163,8 @@ def test_update_equals_naive_computation():
 
 
 def test_network_inputs_are_z_scores():
-    """Mean and spread of all observations together with numpy, in float64; components that vary less than a tenth of their
-    scale are divided by that tenth, and everything is cut off at 10."""
+    """Mean and standard deviation of all observations by numpy in float64.  Components whose deviation is below a
+    tenth of their scale are divided by this tenth; values are clipped at 10."""
     ppo, _ = make_ppo()
     roll_out(ppo)
     normalize = ppo.policy.features_extractor.normalize
