@@ -23,13 +23,14 @@ from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.generate import generate
 from nppsim.levels.level import Level
 from nppsim.physics.outcomes import WON
+from nppsim.planner.budget import FrameBudget
 from nppsim.planner.search import WinningRun
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.suite import EvaluationSuite, RecordedPolicy
 from rl.policy.backtracking import with_backtracking
 from rl.policy.constants import HORIZON, PATIENCE
 from rl.policy.player import player_of
-from rl.search.guided_search import BeamSettings, FrameBudget, GuidedSearch, GuidePolicy
+from rl.search.guided_search import BeamSettings, GuidedSearch, GuidePolicy
 from rl.search.solve import UNLIMITED, Planner, find
 
 # Prices of the counted clock, in s: medians of one core of an Intel Xeon, rounded up (docs/lab/results.md).
