@@ -50,7 +50,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.io import hdf5
 from nppsim.io.files import write_bytes
-from nppsim.levels.level import Level, mirror, symmetric_fingerprint
+from nppsim.levels.level import Level, symmetric_fingerprint
 from nppsim.observe import layout
 from nppsim.observe.foresight_settings import FORESIGHT, Foresight
 from nppsim.observe.graph import register_bank
@@ -164,7 +164,7 @@ def check_demonstrations(
 
 def _with_mirrored(levels: Iterable[Level]) -> frozenset[str]:
     """Return the fingerprints of levels and of their mirror images."""
-    return frozenset(shape.fingerprint for level in levels for shape in (level, mirror(level)))
+    return frozenset(one for level in levels for one in (level.fingerprint, level.mirrored_fingerprint))
 
 
 def _load(
@@ -341,7 +341,7 @@ def check_memory(path: str | Path, samples: int, per_sample: int, available_byte
 
 def _check_held_out(names: Sequence[str], fingerprints: Sequence[str], levels: Iterable[Level]) -> None:
     """Raise DatasetError if demonstrations, with these names and levels, are of ``levels`` or of their mirror images."""
-    held_out = {shape.fingerprint: level.name for level in levels for shape in (level, mirror(level))}
+    held_out = {one: level.name for level in levels for one in (level.fingerprint, level.mirrored_fingerprint)}
     leaked = [i for i, level in enumerate(fingerprints) if level in held_out]
     if leaked:
         raise DatasetError(

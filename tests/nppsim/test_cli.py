@@ -321,7 +321,7 @@ def test_film_without_pillow_names_extra(bad_files, command, capsys, monkeypatch
         (["diff", "a", "b", "--sections", "0"], "--sections 0: give a whole number of at least 1"),
         (["simulate", "level.map", "--jason"], "unknown flag --jason; did you mean '--json'?"),
         (["render", "level.map", "--out", "x.png"], "unknown flag --out; usage: nppsim render "),  # others have --out
-        (["simulte", "level.map"], "invalid choice: 'simulte'"),
+        (["simulte", "level.map"], "did you mean simulate?"),
         ([], "the following arguments are required: COMMAND"),
     ],
 )
