@@ -297,6 +297,22 @@ def test_planner_finds_unknown_par_and_stores_it(page, studio):
     page.wait_for_selector(f"dd.par:has-text('{par}')")
 
 
+def test_par_for_time_may_be_a_run_found_for_all_gold(page, studio):
+    page.goto(studio.at("levels"))
+    found = page.evaluate("""async () => {
+        const { addPlan, storedPars, storedPlan } = await import("/studio/static/js/store.js");
+        const add = (objective, frames, gold, by) =>
+            addPlan("x", objective, by, { inputs: new Uint8Array(frames), frames, gold });
+        await add("all-gold", 90, 2, "A");
+        const before = await storedPlan("x", "time");
+        await add("time", 100, 0, "T");
+        await add("score", 90, 2, "S");
+        const by = async (objective) => (await storedPlan("x", objective)).by;
+        return [before, await by("time"), await by("score"), await by("all-gold"), (await storedPars()).get("x")];
+    }""")
+    assert found == [None, "A", "S", "A", 90]
+
+
 def test_empty_studio_links_to_editor(page, studio):
     page.route("**/api/levels", lambda route: route.fulfill(json={"levels": [], "problems": []}))
     page.goto(studio.at("levels"))

@@ -123,7 +123,8 @@ class Recorder:
 
 
 def test_run_policy_acts_on_current_observations():
-    """With observations of an earlier decision, agents would only be a little worse."""
+    """Observations of an earlier decision would reduce success only slightly, so results alone would not show this
+    mistake."""
     policy = Recorder()
     records = play(policy, episodes=2, num_envs=1)
     seen = iter(policy.seen)
@@ -180,7 +181,7 @@ def test_run_deterministic_policy_any_num_envs_same_records():
 
 
 def test_run_long_episodes_are_recorded():
-    """Environments whose episodes are done do not end the run while others still play."""
+    """A run continues after some environments have played all their episodes."""
 
     class OneWaits:
         def act(self, obs, *, deterministic, rng):
@@ -395,7 +396,7 @@ def test_evaluate_script_without_film_packages_fails_early(script, untrained, mo
 
 
 class Stacked:
-    """Runs to the right, and remembers the stacks that it was shown in the first environment."""
+    """Runs to the right, and stores the stacks of the first environment."""
 
     observations = STATE
 
