@@ -12,12 +12,14 @@ from nppsim.errors import ConfigError
 from nppsim.studio import command
 from rl.config.command_line import resolve
 from rl.config.resume import changes
+from rl.experiment import viewer
 from rl.experiment.viewer import ViewerError, studio_process
 
 LIMIT_S = 60
 
 
-def test_viewed_serves_page_during_block(tmp_path, capsys):
+def test_viewed_serves_page_during_block(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(viewer, "_NICE", 0)  # with a low priority, it would wait for all other work of a busy machine
     (tmp_path / "config.json").write_text("{}")
     said = []
     with studio_process(tmp_path, said.append):
