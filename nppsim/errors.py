@@ -108,9 +108,8 @@ def run(job: Callable[[], int | None], *, debug: bool = False, refused: int = RE
             text = _user_message(error)
             if debug or not text:
                 raise
-            message = (
-                f"error: {escaped(' '.join(redact(text).split()))}"  # messages of libraries may have several lines
-            )
+            one_line = " ".join(redact(text).split())  # messages of libraries may have several lines
+            message = f"error: {escaped(one_line)}"
     _print_and_flush(message)
     return status
 

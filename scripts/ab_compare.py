@@ -57,10 +57,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     """Parse the command line; ``common`` contains the flags after "--"."""
     end = argv.index("--") if "--" in argv else len(argv)
     own = list(argv[:end])
-    for arm in (
-        "--a",
-        "--b",
-    ):  # "--a VALUE" becomes "--a=VALUE", since argparse mistakes a VALUE with a dash for a flag
+    # "--a VALUE" becomes "--a=VALUE", since argparse mistakes a VALUE with a dash for a flag.
+    for arm in ("--a", "--b"):
         if arm in own[:-1]:
             at = own.index(arm)
             own[at : at + 2] = [f"{arm}={own[at + 1]}"]

@@ -97,9 +97,8 @@ def as_utf8(data: bytes) -> bytes:
     """
     mark = next(filter(data.startswith, _MARKS), b"")
     encoding = _MARKS.get(mark, "utf-8")
-    if (
-        not mark and data.count(0, 0, 200) > min(len(data), 200) // 4
-    ):  # UTF-16 without mark, of text that is mostly ASCII
+    # UTF-16 without mark, of text that is mostly ASCII
+    if not mark and data.count(0, 0, 200) > min(len(data), 200) // 4:
         encoding = "utf-16-le" if data[1:200:2].count(0) > data[:200:2].count(0) else "utf-16-be"
     body = data[len(mark) :]
     return body if encoding == "utf-8" else body.decode(encoding, "replace").encode("utf-8", "replace")
@@ -127,10 +126,8 @@ def parse_json(data: bytes, source: object, error: type[UserError], remedy: str,
     """
     try:
         value = json.loads(data)
-    except (
-        ValueError,
-        RecursionError,
-    ) as problem:  # ValueError also for invalid UTF-8 and for integers of over 4,300 digits
+    # ValueError also for invalid UTF-8 and for integers of over 4,300 digits
+    except (ValueError, RecursionError) as problem:
         raise error(f"{source}: not JSON ({problem}); {remedy}") from problem
     if wrong := mismatch(value, shape):
         raise error(f"{source}: {wrong}; {remedy}")
