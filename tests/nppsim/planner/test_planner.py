@@ -53,9 +53,8 @@ def test_first_run_wins_and_ends_without_progress():
     assert first_run(level, budget=found.simulated // 2, patience=500_000) is None
     tiles = np.ones((23, 42), np.uint8)
     tiles[5:20, 5:35] = 0
-    too_high = Level.build(
-        tiles, (220, 460), exits=[((220, 140), (260, 140))]
-    )  # 13 tiles above the floor, without walls
+    # Switch and exit are 12 tiles above the floor, far from walls.
+    too_high = Level.build(tiles, (60, 78), exits=[((72, 28), (60, 28))])
     limited, unlimited = simulated_frames(too_high, patience=100_000), simulated_frames(too_high, patience=10**9)
     assert 100_000 <= limited < unlimited
 
