@@ -8,10 +8,11 @@ Images are not stored but rendered from simulator states (``bc.images``).  The H
 import hashlib
 import io
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import h5py
@@ -47,10 +48,11 @@ from nppsim._numba.cache import KERNEL_DIGEST
 from nppsim.actions import ACTION_NAMES, FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
+from nppsim.compile import LevelGeometry
 from nppsim.errors import ConfigError
 from nppsim.io import hdf5
 from nppsim.io.files import write_bytes
-from nppsim.levels.level import Level, mirror, symmetric_fingerprint
+from nppsim.levels.level import Level, symmetric_fingerprint
 from nppsim.observe import layout
 from nppsim.observe.foresight_settings import FORESIGHT, Foresight
 from nppsim.observe.graph import register_bank
@@ -111,6 +113,7 @@ def load_or_build(
     config: DatasetConfig | None = None,
     *,
     held_back: Iterable[Level] = (),
+    known: Mapping[Level, LevelGeometry] = MappingProxyType({}),
     log: Callable[[str], None] = print,
     progress: Callable[[Sequence[ReplayFile]], Iterable[ReplayFile]] = iter,
 ) -> "BCDataset":
@@ -118,6 +121,7 @@ def load_or_build(
 
     folder: one or several folders of replays, or replay sets.
     held_back: evaluation levels; replays of them and of their mirror images are excluded.
+    known: geometry of levels that are compiled already.
     log: function that prints the tables of used and excluded replays.
     progress: function that wraps the replays during playback, e.g. to show a progress bar.
     Raises DemonstrationError without usable replays, and DatasetError for a damaged or too large dataset.
@@ -134,7 +138,7 @@ def load_or_build(
             raise DatasetError(f"{path}: has key {dataset.key}, which differs from the key in its name; {REBUILD}")
         log(dataset.report)
         return dataset
-    found = _load(files, folder, config, unwanted, progress)
+    found = _load(files, folder, config, unwanted, known, progress)
     bank = write_dataset(path, found, config, key)
     dataset = BCDataset.open(path, bank=bank)
     log(dataset.report)
@@ -147,6 +151,7 @@ def check_demonstrations(
     *,
     held_back: Iterable[Level] = (),
     held_out: Iterable[Level] = (),
+    known: Mapping[Level, LevelGeometry] = MappingProxyType({}),
     log: Callable[[str], None] = print,
     progress: Callable[[Sequence[ReplayFile]], Iterable[ReplayFile]] = iter,
 ) -> None:
@@ -154,9 +159,8 @@ def check_demonstrations(
 
     held_out: levels of which there must be no demonstration (``BCDataset.check_held_out``).
     """
-    prepared = _prepare(
-        folder, _load(find_replays(folder), folder, config, _with_mirrored(held_back), progress), config
-    )
+    found = _load(find_replays(folder), folder, config, _with_mirrored(held_back), known, progress)
+    prepared = _prepare(folder, found, config)
     names = [demonstration.name for demonstration in prepared.demonstrations]
     _check_held_out(names, [demonstration.level.fingerprint for demonstration in prepared.demonstrations], held_out)
     log(prepared.found.table())
@@ -164,7 +168,7 @@ def check_demonstrations(
 
 def _with_mirrored(levels: Iterable[Level]) -> frozenset[str]:
     """Return the fingerprints of levels and of their mirror images."""
-    return frozenset(shape.fingerprint for level in levels for shape in (level, mirror(level)))
+    return frozenset(one for level in levels for one in (level.fingerprint, level.mirrored_fingerprint))
 
 
 def _load(
@@ -172,6 +176,7 @@ def _load(
     folder: Paths,
     config: DatasetConfig,
     held_back: frozenset[str],
+    known: Mapping[Level, LevelGeometry],
     progress: Callable[[Sequence[ReplayFile]], Iterable[ReplayFile]],
 ) -> DemonstrationSet:
     return load_demonstrations(
@@ -182,6 +187,7 @@ def _load(
         max_per_category=config.max_per_category,
         seed=config.seed,
         held_back=held_back,
+        known=known,
         progress=progress,
     )
 
@@ -341,7 +347,7 @@ def check_memory(path: str | Path, samples: int, per_sample: int, available_byte
 
 def _check_held_out(names: Sequence[str], fingerprints: Sequence[str], levels: Iterable[Level]) -> None:
     """Raise DatasetError if demonstrations, with these names and levels, are of ``levels`` or of their mirror images."""
-    held_out = {shape.fingerprint: level.name for level in levels for shape in (level, mirror(level))}
+    held_out = {one: level.name for level in levels for one in (level.fingerprint, level.mirrored_fingerprint)}
     leaked = [i for i, level in enumerate(fingerprints) if level in held_out]
     if leaked:
         raise DatasetError(

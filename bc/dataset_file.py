@@ -14,7 +14,7 @@ from bc.demonstrations import Demonstration, DemonstrationSet
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import UserError
 from nppsim.io import hdf5
-from nppsim.io.reading import mismatch, parse_json
+from nppsim.io.reading import parse_json
 from nppsim.levels.level import Level
 from nppsim.observe import layout
 from nppsim.observe.foresight_settings import Foresight
@@ -92,9 +92,7 @@ def read_about(path: Path, file: h5py.File) -> dict:
     version = file.attrs["format_version"] if "format_version" in file.attrs else None  # noqa: SIM401  # h5py's get() reads all attributes
     if version != FORMAT_VERSION:
         raise DatasetError(f"{path}: format version {version}, this program reads {FORMAT_VERSION}; {REBUILD}")
-    about = parse_json(file["about"][:].tobytes(), f"{path}: /about", DatasetError, REBUILD)
-    if wrong := mismatch(about, _ABOUT):
-        raise DatasetError(f"{path}: /about: {wrong}; {REBUILD}")
+    about = parse_json(file["about"][:].tobytes(), f"{path}: /about", DatasetError, REBUILD, _ABOUT)
     keys = about["observation_keys"]
     known = set(keys) <= set(layout.SPECS)
     if not known or about["layout_fingerprint"] != layout.fingerprint(keys, about["foresight"]):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -253,6 +254,7 @@ def load_demonstrations(
     max_per_category: int | None = None,
     seed: int = 0,
     held_back: Collection[str] = (),
+    known: Mapping[Level, LevelGeometry] = MappingProxyType({}),
     progress: Callable[[Sequence[ReplayFile]], Iterable[ReplayFile]] = iter,
 ) -> DemonstrationSet:
     """Play back all replays; return those that win with one action per ``frame_skip`` frames.
@@ -261,6 +263,7 @@ def load_demonstrations(
     mirror: also add the mirror images that win.
     max_per_category: maximum number of replays per category, drawn at random with ``seed``; None: all.
     held_back: fingerprints of levels whose replays are excluded.
+    known: geometry of levels that are compiled already.
     progress: function that wraps the files, e.g. tqdm.
     A damaged file is excluded, with the error as detail.
     """
@@ -270,7 +273,7 @@ def load_demonstrations(
     detail = f"{max_per_category} others of its category were drawn"
     excluded = [ExcludedReplay(file.name, file.category, _NOT_DRAWN, detail) for file in others]
     used: dict[tuple[Level, bytes], Demonstration] = {}
-    converter = _Converter(frame_skip, held_back)
+    converter = _Converter(frame_skip, held_back, dict(known))
     for file in progress(drawn):
         result = _unless_duplicate(converter.convert(file), used)
         results = [result]
@@ -297,10 +300,10 @@ def _unless_duplicate(
 class _Converter:
     """Converter of replays to demonstrations.  ``compiled`` has the geometry of all levels so far."""
 
-    def __init__(self, frame_skip: int, held_back: Collection[str]):
+    def __init__(self, frame_skip: int, held_back: Collection[str], compiled: dict[Level, LevelGeometry]):
         self.frame_skip = frame_skip
         self.held_back = held_back
-        self.compiled: dict[Level, LevelGeometry] = {}
+        self.compiled = compiled
 
     def _bank(self, level: Level) -> LevelBank:
         bank = LevelBank([level], known=self.compiled)

@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,8 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
 
     def function() -> int | None:
-        if argv and argv[0] not in _COMMANDS and argv[0] in (plugins := _plugin_commands()):
-            return plugins[argv[0]].load()(argv[1:])
+        if argv and argv[0] not in _COMMANDS and argv[0][:1] != "-":
+            plugins = _plugin_commands()
+            if argv[0] in plugins:
+                return plugins[argv[0]].load()(argv[1:])
+            alike = get_close_matches(argv[0], [*_COMMANDS, *plugins], 1)
+            hint = f"did you mean {alike[0]}? " if alike else ""
+            raise ConfigError(f"there is no command {argv[0]!r}; {hint}nppsim --help lists all commands")
         arguments = _parser().parse_args(argv)
         return arguments.function(arguments)
 
@@ -139,9 +145,8 @@ def _levels(arguments: argparse.Namespace) -> int:
     print(table(("level", "id", "title", "support", "path, px", "entities"), rows, align="llllrl"))
     counts = Counter(fact["support"] for fact in facts)
     unreachable = sum(fact["path_length"] is None for fact in facts)
-    print(
-        f"{len(facts)} levels: {', '.join(f'{n} {grade}' for grade, n in counts.items())}; {unreachable} without a path"
-    )
+    total = f"{len(facts)} level{'s' * (len(facts) != 1)}"
+    print(f"{total}: {', '.join(f'{n} {grade}' for grade, n in counts.items())}; {unreachable} without a path")
     return 0
 
 
@@ -423,7 +428,8 @@ def _inputs(arguments: argparse.Namespace) -> None:
         raise ConfigError("are used together, to write a replay", "--level and --out")
     if out is None:
         replay = Replay.load(source)
-        print(to_text(replay.inputs, f"{Path(source).name}: {replay.level.caption}"), end="")
+        title = replay.level.caption if replay.level.id else replay.level.title.strip()
+        print(to_text(replay.inputs, ": ".join(filter(None, (Path(source).name, title)))), end="")
         return
     check_output_file(out, "--out", REPLAY_SUFFIX, inputs=[source, arguments.level])
     inputs = from_text(as_utf8(read_bytes(source)).decode("utf-8", "replace"), source)
@@ -488,7 +494,7 @@ def _film(arguments: argparse.Namespace) -> None:
 def _page_flags(parser: Parser) -> None:
     parser.add_argument("replays", nargs="+", metavar="REPLAY", help="replays, or entries of replay sets (SET.h5#7)")
     parser.add_argument("--out", metavar="OUT.html", default="run.html", help="page to write; default: %(default)s")
-    parser.add_argument("--title", type=str, metavar="TEXT", help="title of the page; default: the title of the level")
+    parser.add_argument("--title", type=str, metavar="TEXT", help="title of the page; default: that of its level")
 
 
 @_command("page", "write one HTML file that plays runs in any browser, without Python", _page_flags)
@@ -498,7 +504,8 @@ def _page(arguments: argparse.Namespace) -> None:
     check_output_file(arguments.out, "--out", ".html")
     text = page(runs_of_replays(arguments.replays), arguments.title or "")
     write_text(arguments.out, text)
-    print(f"{arguments.out}: {len(arguments.replays)} runs, {len(text) / 1024:.0f} KiB")
+    count = len(arguments.replays)
+    print(f"{arguments.out}: {count} run{'s' * (count != 1)}, {len(text) / 1024:.0f} KiB")
 
 
 def _generate_flags(parser: Parser) -> None:

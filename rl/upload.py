@@ -14,7 +14,7 @@ from typing import Any
 
 from nppsim.errors import UserError, import_optional, redact
 from nppsim.io.files import LOCK, write_json
-from nppsim.io.reading import mismatch, read_json
+from nppsim.io.reading import read_object
 from rl.config import UploadConfig
 
 MANIFEST = "s3_manifest.json"
@@ -79,12 +79,9 @@ class Uploader:
 
     def _read_manifest(self, path: Path) -> dict[str, dict]:
         """Read the entries of uploaded files; return {} if the manifest is of another bucket."""
-        if not path.exists():
-            return {}
-        manifest = read_json(path, UploadError, "delete it to upload everything again")
-        if problem := mismatch(manifest, {"bucket": str, "objects": {...: {}}}):
-            raise UploadError(f"{path} is damaged ({problem}); delete it to upload everything again")
-        return manifest["objects"] if manifest["bucket"] == self.bucket else {}
+        shape = {"bucket": str, "objects": {...: {}}}
+        manifest = read_object(path, UploadError, "delete it to upload everything again", shape=shape)
+        return manifest["objects"] if manifest and manifest["bucket"] == self.bucket else {}
 
 
 def _connect() -> tuple[Any, tuple[type[Exception], ...]]:

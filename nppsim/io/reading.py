@@ -105,30 +105,36 @@ def as_utf8(data: bytes) -> bytes:
     return body if encoding == "utf-8" else body.decode(encoding, "replace").encode("utf-8", "replace")
 
 
-def read_json(path: str | Path, error: type[UserError], remedy: str, limit: int = MAX_JSON_BYTES) -> Any:
-    """Parse a JSON file.  Raise ``error`` if it is invalid or larger than ``limit`` bytes; see ``read_bytes``."""
-    return parse_json(read_bytes(path, error, limit, remedy), path, error, remedy)
+def read_json(
+    path: str | Path, error: type[UserError], remedy: str, limit: int = MAX_JSON_BYTES, shape: Any = Any
+) -> Any:
+    """Parse a JSON file.  Raise ``error`` if it is larger than ``limit`` bytes; see ``read_bytes`` and ``parse_json``."""
+    return parse_json(read_bytes(path, error, limit, remedy), path, error, remedy, shape)
 
 
-def read_object(path: str | Path, error: type[UserError], remedy: str, limit: int = MAX_JSON_BYTES) -> dict[str, Any]:
+def read_object(
+    path: str | Path, error: type[UserError], remedy: str, limit: int = MAX_JSON_BYTES, shape: Mapping = {}
+) -> dict[str, Any]:
     """Parse a JSON file that contains an object; return {} if the file does not exist.  Raise ``error`` as ``read_json``."""
-    if not Path(path).is_file():
-        return {}
-    found = read_json(path, error, remedy, limit)
-    if not isinstance(found, dict):
-        raise error(f"{path}: not a JSON object; {remedy}")
-    return found
+    return read_json(path, error, remedy, limit, shape) if Path(path).is_file() else {}
 
 
-def parse_json(data: bytes, source: object, error: type[UserError], remedy: str) -> Any:
-    """Parse JSON.  Raise ``error`` for invalid JSON; its message begins with ``source`` and ends with ``remedy``."""
+def parse_json(data: bytes, source: object, error: type[UserError], remedy: str, shape: Any = Any) -> Any:
+    """Parse JSON.  Raise ``error`` for invalid JSON and for another shape.
+
+    source, remedy: first and last part of the error message.
+    shape: see ``mismatch``.
+    """
     try:
-        return json.loads(data)
+        value = json.loads(data)
     except (
         ValueError,
         RecursionError,
     ) as problem:  # ValueError also for invalid UTF-8 and for integers of over 4,300 digits
         raise error(f"{source}: not JSON ({problem}); {remedy}") from problem
+    if wrong := mismatch(value, shape):
+        raise error(f"{source}: {wrong}; {remedy}")
+    return value
 
 
 def read_toml(path: str | Path, error: type[UserError], limit: int, remedy: str) -> dict[str, Any]:
@@ -158,9 +164,11 @@ def mismatch(value: Any, shape: Any, where: str = "") -> str:
 
     shape: a type or None; a tuple of alternative shapes; [shape] for a list; {key: shape} for an object, where the key
         ``...`` stands for every key.  Keys that the shape lacks are ignored.  Types are str, bool, int (excludes bool)
-        and float (finite numbers, also integers).
+        and float (finite numbers, also integers); Any fits every value.
     where: path of the value within the data, for the message.
     """
+    if shape is Any:
+        return ""
     if isinstance(shape, tuple):
         found = [mismatch(value, one, where) for one in shape]
         return "" if "" in found else found[0]

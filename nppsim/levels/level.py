@@ -332,8 +332,16 @@ class Level:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hex) of the data that the simulation reads: tiles, records, exit_count, ball_count."""
-        digest = hashlib.sha256(self.tiles.tobytes())
-        digest.update(self.records.tobytes())
+        return self._digest(self.tiles, self.records)
+
+    @cached_property
+    def mirrored_fingerprint(self) -> str:
+        """``fingerprint`` of ``mirror(self)``, without the checks of a new level."""
+        return self._digest(*_mirrored(self))
+
+    def _digest(self, tiles: np.ndarray, records: np.ndarray) -> str:
+        digest = hashlib.sha256(tiles.tobytes())
+        digest.update(records.tobytes())
         digest.update(bytes((self.exit_count, self.ball_count)))
         return digest.hexdigest()
 
@@ -415,6 +423,12 @@ def mirror(level: Level) -> Level:
 
     The physics of both agree except for rounding and a few asymmetries (docs/physics.md, section 11.4).
     """
+    tiles, records = _mirrored(level)
+    return Level(tiles, records, level.name, level.exit_count, level.ball_count, level.title)
+
+
+def _mirrored(level: Level) -> tuple[np.ndarray, np.ndarray]:
+    """Return tiles and records of the mirror image of a level."""
     records = level.records.copy()
     records[:, X] = MIRROR_X - records[:, X]  # bytes wrap around, so that this is reversible outside the stage too
     oriented = _is_among(kinds.ORIENTED)[records[:, TYPE]]
@@ -422,19 +436,12 @@ def mirror(level: Level) -> Level:
     records[oriented, ORIENTATION] = turned // 8 * 8 + (4 - turned) % 8
     drones = _is_among(kinds.DRONES)[records[:, TYPE]]
     records[drones, MODE] ^= 1
-    return Level(
-        MIRRORED[level.tiles[:, ::-1]],
-        records,
-        name=level.name,
-        exit_count=level.exit_count,
-        ball_count=level.ball_count,
-        title=level.title,
-    )
+    return MIRRORED[level.tiles[:, ::-1]], records
 
 
 def symmetric_fingerprint(level: Level) -> str:
     """Return the smaller of the fingerprints of a level and of its mirror image: the same string for both levels."""
-    return min(level.fingerprint, mirror(level).fingerprint)
+    return min(level.fingerprint, level.mirrored_fingerprint)
 
 
 def _misaligned(data: bytes) -> str:
@@ -611,7 +618,7 @@ def _check_places(records: np.ndarray, warnings: list[str]) -> None:
     x, y = records[:, X].astype(int), records[:, Y].astype(int)
     border = STEPS_PER_TILE
     in_border = (x < border) | (x > MIRROR_X - border) | (y < border) | (y > BOTTOM_Y - border)
-    for kind in kinds.ON_THE_GRID:
+    for kind in kinds.ON_THE_GRID if in_border.any() else ():
         found = in_border & (records[:, TYPE] == kind)
         if found.any():
             first = int(np.argmax(found))

@@ -38,7 +38,7 @@ from nppsim.io.files import write_text
 from nppsim.io.reading import files_below, mismatch, read_json
 from nppsim.levels import campaign
 from nppsim.levels.format import RECORD_SIZE, RECORDS_OFFSET
-from nppsim.levels.level import Level, LevelError, container_suffix, is_level, mirror
+from nppsim.levels.level import Level, LevelError, container_suffix, is_level
 
 INDEX = "index.json"
 STARTER_LEVELS = Path(__file__).parents[1] / "starter"  # three levels of each category; datasets/ contains none of them
@@ -268,7 +268,7 @@ def _check_apart(earlier: LevelSet, later: LevelSet, levels: Sequence[Level]) ->
     index = {earlier.fingerprint(i): i for i in range(len(earlier))}
     shared = []
     for i, level in enumerate(levels):
-        same = index.get(level.fingerprint, index.get(mirror(level).fingerprint))
+        same = index.get(level.fingerprint, index.get(level.mirrored_fingerprint))
         if same is not None:
             shared.append(f"{later.entries[i].file} = {earlier.entries[same].file}")
     if shared:
@@ -342,7 +342,7 @@ def _is_level_file(path: Path) -> bool:
 
 def _not_indexed(path: Path, entries: Sequence[LevelEntry]) -> dict[str, str]:
     """Return the files below an indexed level set that may be levels and are not in its index, with the reason."""
-    known = {entry.file.partition("#")[0] for entry in entries}
+    known = {name for entry in entries for name in (entry.file, entry.file.rpartition("#")[0])}
     files = files_below(
         path,
         LevelSetError,

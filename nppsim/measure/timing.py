@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nppsim.errors import UserError
-from nppsim.io.reading import mismatch, read_json
+from nppsim.io.reading import read_json
 from nppsim.measure.intervals import Sample
 from nppsim.measure.kernels import spin
 
@@ -112,12 +112,8 @@ def relative_speeds(result: Mapping, baseline: Mapping) -> dict[str, float]:
 
 def load_baseline(path: str | Path) -> dict[str, dict]:
     """Read stored results of ``python -m nppsim bench --json`` by workload.  Raises TimingError for another file."""
-    remedy = "give the output of python -m nppsim bench --json"
-    data = read_json(path, TimingError, remedy)
-    wrong = mismatch(data, {"workloads": {...: {"relative": {"python": float, "numba": float}}}})
-    if wrong:
-        raise TimingError(f"{path}: {wrong}; {remedy}")
-    return data["workloads"]
+    shape = {"workloads": {...: {"relative": {"python": float, "numba": float}}}}
+    return read_json(path, TimingError, "give the output of python -m nppsim bench --json", shape=shape)["workloads"]
 
 
 def is_slower(result: Mapping, baseline: Mapping) -> bool:

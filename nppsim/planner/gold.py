@@ -30,7 +30,7 @@ from nppsim.planner.search import (
     first_state,
     verified,
 )
-from nppsim.planner.settings import ALL_GOLD, OBJECTIVES, SCORE, TIME, PlannerSettings
+from nppsim.planner.settings import ALL_GOLD, LOW_GOLD, OBJECTIVES, SCORE, TIME, PlannerSettings
 from nppsim.replays.score import GOLD_S, START_S
 from nppsim.simulate import play_on
 
@@ -47,9 +47,14 @@ MIN_WORTH = 0.6  # a detour is tried if the gold is worth at least this fraction
 
 def rank(objective: str, frames: int, gold: int) -> tuple[int, int]:
     """Return the rank of a run under an objective; lower is better."""
-    if objective == ALL_GOLD:
-        return -gold, frames
+    if objective in (ALL_GOLD, LOW_GOLD):
+        return -gold if objective == ALL_GOLD else gold, frames
     return frames - (FRAMES_PER_GOLD * gold if objective == SCORE else 0), frames
+
+
+def clock_frames(gold: int) -> int:
+    """Return the frames after which the game's clock is at 0, if a run collects ``gold`` pieces."""
+    return START_S * FRAMES_PER_SECOND + FRAMES_PER_GOLD * gold
 
 
 def gold_in_level(level: Level) -> int:
@@ -183,7 +188,7 @@ class _RunSearch:
 
     def _clock(self, gold: int) -> int:
         """Return the frames from the start after which the game's clock is at 0, if a run collects ``gold`` pieces."""
-        return START_S * FRAMES_PER_SECOND + FRAMES_PER_GOLD * gold - self.first_frame
+        return clock_frames(gold) - self.first_frame
 
     def _most_frames(self, order: list[int]) -> int:
         """Return the length of the longest run that collects the goals of an order and is better than the best run."""

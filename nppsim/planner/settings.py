@@ -6,6 +6,7 @@ from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND
 from nppsim.settings import check_settings, setting
 
 TIME, SCORE, ALL_GOLD = OBJECTIVES = ("time", "score", "all-gold")
+LOW_GOLD = "low-gold"  # objective of scripts/solve.py only: least gold, then fastest
 OBJECTIVE_HELP = "time: fastest run; score: 90 s + 2 s per piece of gold - time; all-gold: most gold, then fastest"
 
 

@@ -25,7 +25,7 @@ from nppsim.errors import escaped
 from nppsim.io import hdf5
 from nppsim.io.addresses import parse_address
 from nppsim.io.files import write_bytes
-from nppsim.io.reading import mismatch, parse_json
+from nppsim.io.reading import parse_json
 from nppsim.levels.level import Level, LevelError
 from nppsim.replays.replay import MAX_BYTES, REPLAY_SET_SUFFIX, Replay, ReplayError, set_readers
 
@@ -194,10 +194,8 @@ class ReplaySet(Sequence[Replay]):
 
     def _text(self, packed: bytes) -> dict:
         """Decode name, category and metadata of a replay."""
-        about = parse_json(packed, f"{self.path}: /about", ReplayError, "the file is damaged: copy it again")
-        if wrong := mismatch(about, {"name": str, "category": str, "metadata": {}}):
-            raise ReplayError(f"{self.path}: /about: {wrong}; the file is damaged: copy it again")
-        return about
+        shape = {"name": str, "category": str, "metadata": {}}
+        return parse_json(packed, f"{self.path}: /about", ReplayError, "the file is damaged: copy it again", shape)
 
     def __len__(self) -> int:
         return len(self._end)

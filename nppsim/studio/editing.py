@@ -20,7 +20,7 @@ from nppsim.studio.errors import StudioError, answering, read_message
 if TYPE_CHECKING:
     from nppsim.studio.library import Library
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}")
+_NAME = re.compile(r"\w[\w .-]{0,79}")
 _SUFFIXES = (".map", ".level")
 
 

@@ -86,6 +86,7 @@ def _answers(library: Library) -> dict[str, Any]:
     for card in replays["replays"]:
         replay, label = library.replay(card["number"])
         answers[f"replays/{card['number']}/run"] = library.run(replay.level, replay.inputs, label)
+        answers.setdefault(f"levels/{card['level']}", library.document(card["level"]))
     return answers
 
 

@@ -1,13 +1,15 @@
 """Levels and replays that a studio shows: those of the given folders, and those opened in the page.
 
-The page identifies levels by fingerprint and replays by number.  It never sends a path, so it cannot reach other files.  A
-copy of a level under another name has an id of its own, FINGERPRINT~2, FINGERPRINT~3, ...
+The page identifies levels by fingerprint and replays by number.  It never sends a path, so it cannot reach other files.
+Further copies of a level have ids of their own, FINGERPRINT~2, FINGERPRINT~3, ...; a copy under the same title is named
+with its file.
 """
 
+import os
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -15,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nppsim.errors import ConfigError
+from nppsim.io.addresses import parse_address
 from nppsim.levels import kinds
 from nppsim.levels.campaign import is_campaign_file
 from nppsim.levels.level import TEXT_SUFFIX, TYPE, Level
@@ -35,12 +38,17 @@ _ENDINGS = (".map", TEXT_SUFFIX, REPLAY_SUFFIX, ".attract")  # suffixes removed 
 
 @dataclass(frozen=True)
 class ShownLevel:
-    """A level of the gallery.  category, par (frames): as in the level set that contains it; None if unknown."""
+    """A level that the page can show.
+
+    category, par (frames): as in the level set that contains it; None if unknown.
+    listed: True in the gallery; False for the level of a replay.
+    """
 
     level: Level
     name: str
     category: str | None = None
     par: int | None = None
+    listed: bool = True
 
     def card(self) -> Document:
         """Return the level's entry in the gallery, without tiles and positions."""
@@ -56,13 +64,13 @@ class ShownLevel:
 class _Contents(NamedTuple):
     """Contents of the folders and files of levels.
 
-    cards: ``card`` of each level; copies under the same name are left out.
-    places: id of each level -> (its level set, its number there).
+    cards: ``card`` of each level; a file that is given twice is shown once.
+    places: id of each level -> (its level set, its number there, its displayed name).
     problems: messages on unreadable files.
     """
 
     cards: list[Document]
-    places: dict[str, tuple[LevelSet, int]]
+    places: dict[str, tuple[LevelSet, int, str]]
     problems: list[str]
 
 
@@ -93,15 +101,20 @@ class Library:
         """Return {"levels": ``card`` of each level, opened levels last, "problems": messages on unreadable files}."""
         with self._lock:
             contents = self._contents
-            opened = [shown.card() for id, shown in self._opened.items() if id not in contents.places]
+            opened = [one.card() for id, one in self._opened.items() if one.listed and id not in contents.places]
             return {"levels": contents.cards + opened, "problems": contents.problems}
 
     @cached_property
     def _contents(self) -> _Contents:
         contents = _Contents([], {}, [])
         names: dict[str, list[str]] = {}  # of the copies of each level, by fingerprint
+        files: set[str] = set()
         for levels in self._sets:
-            for i in range(len(levels)):
+            for i, entry in enumerate(levels.entries):
+                file = os.path.abspath(levels.path / entry.file)
+                if file in files:
+                    continue
+                files.add(file)
                 try:
                     shown = _shown(levels, i)
                 except LevelSetError as error:
@@ -109,11 +122,11 @@ class Library:
                     continue
                 fingerprint = shown.level.fingerprint
                 known = names.setdefault(fingerprint, [])
-                if shown.name not in known:
-                    known.append(shown.name)
-                    id = fingerprint if len(known) == 1 else f"{fingerprint}~{len(known)}"
-                    contents.places[id] = levels, i
-                    contents.cards.append(shown.card() | {"id": id})
+                name = f"{shown.name} ({_file_name(levels, i)})" if shown.name in known else shown.name
+                known.append(name)
+                id = fingerprint if len(known) == 1 else f"{fingerprint}~{len(known)}"
+                contents.places[id] = levels, i, name
+                contents.cards.append(shown.card() | {"id": id, "name": name})
         return contents
 
     def level(self, id: str) -> ShownLevel:
@@ -123,7 +136,8 @@ class Library:
                 return self._opened[id]
             places = self._contents.places
             if id in places:
-                shown = _shown(*places[id])
+                levels, i, name = places[id]
+                shown = replace(_shown(levels, i), name=name)
                 if shown.level.fingerprint == id.partition("~")[0]:
                     return shown
                 self.reread()  # another program has changed the file
@@ -137,7 +151,8 @@ class Library:
         """
         with self._lock:
             shown = self.level(id)
-            order = list(dict.fromkeys([*self._contents.places, *self._opened]))
+            opened = (id for id, one in self._opened.items() if one.listed)
+            order = list(dict.fromkeys([*self._contents.places, *opened, id]))
             following = order[order.index(id) + 1 :]
         return about_level(shown.level, shown.name, shown.category, shown.par) | {
             "id": id,
@@ -147,18 +162,17 @@ class Library:
             "next": next(iter(following), None),
         }
 
-    def add(self, level: Level, name: str = "", category: str | None = None) -> str:
-        """Add a level that was opened or created in the page; return its id.
+    def add(self, level: Level, name: str = "", *, listed: bool = True) -> str:
+        """Add a level that was opened or created in the page, or that belongs to a replay; return its id.
 
-        A level that is already here keeps its entry, unless a category is given.
-        name: displayed name of a level without a title.
+        A level that is already here keeps its entry.
+        name: displayed name of a level without a title.  listed: show it in the gallery.
         """
         id = level.fingerprint
         with self._lock:
-            places = self._contents.places
-            known = id in places or id in self._opened
-            if not known or (category is not None and id not in places):
-                self._opened[id] = ShownLevel(level, level.title.strip() or name or "untitled", category)
+            known = id in self._contents.places or (id in self._opened and self._opened[id].listed >= listed)
+            if not known:
+                self._opened[id] = ShownLevel(level, level.title.strip() or name or "untitled", listed=listed)
                 while len(self._opened) > MAX_OPENED:
                     self._opened.popitem(last=False)
         return id
@@ -208,7 +222,7 @@ class Library:
             raise StudioError("there is no such replay here", _NOT_FOUND)
         place, label, *_ = found[number]
         replay = Replay.load(place)
-        self.add(replay.level, label)
+        self.add(replay.level, label, listed=False)
         return replay, label
 
     def film(self) -> Document | None:
@@ -235,11 +249,24 @@ def _level_set(place: str | Path) -> LevelSet:
 
 def _shown(levels: LevelSet, i: int) -> ShownLevel:
     entry, level = levels.entries[i], levels[i]
-    file, _, number = entry.file.partition("#")
-    stem = PurePath(file).with_suffix("").as_posix()
-    name = level.title.strip() or " ".join(filter(None, (stem, number)))
-    category = PurePath(file).stem if number and entry.category == SINGLE else entry.category
-    return ShownLevel(level, name, category, entry.par_frames)
+    file, number = _address(levels, i)
+    category = file.stem if number and entry.category == SINGLE else entry.category
+    return ShownLevel(level, level.title.strip() or _file_name(levels, i), category, entry.par_frames)
+
+
+def _file_name(levels: LevelSet, i: int) -> str:
+    """Return the path of a level below the folder of its set, without suffix, and its number in a campaign file."""
+    file, number = _address(levels, i)
+    return " ".join(filter(None, (file.with_suffix("").as_posix(), number)))
+
+
+def _address(levels: LevelSet, i: int) -> tuple[PurePath, str]:
+    """Return the file of a level below the folder of its set, and its number in a campaign file, its seed, or ""."""
+    entry = levels.entries[i]
+    if entry.file == entry.address:
+        return PurePath(entry.category), str(entry.seed)
+    path, number = parse_address(levels.path / entry.file)
+    return PurePath(path).relative_to(levels.path), number
 
 
 def _without_ending(name: str) -> str:

@@ -80,7 +80,8 @@ def runs_of_replays(places: Sequence[str]) -> list[LevelRuns]:
 def page(levels: Sequence[LevelRuns], title: str = "") -> str:
     """Return the HTML of a page with one player per level.  Raises StudioError if it would exceed MAX_PAGE bytes."""
     players = "\n".join(_section(one, i if len(levels) > 1 else None) for i, one in enumerate(levels, 1))
-    title = title or levels[0].level.title.strip() or levels[0].runs[0][0]
+    several = f"{sum(len(one.runs) for one in levels)} runs of {len(levels)} levels" if len(levels) > 1 else ""
+    title = title or several or levels[0].level.title.strip() or levels[0].runs[0][0]
     text = _PAGE.format(
         policy=_POLICY.format(digest=_digest(script())),
         title=html.escape(title),

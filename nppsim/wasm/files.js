@@ -6,7 +6,7 @@
  * The Python counterparts are nppsim.levels.text, campaign and ids, and nppsim.replays.replay.
  */
 
-import { LevelError, RECORD_SIZE, levelFromBytes, levelFromDraft, levelToBytes } from "./level.js";
+import { LevelError, RECORD_SIZE, decoded, levelFromBytes, levelFromDraft, levelToBytes } from "./level.js";
 import { sha256 } from "./sha256.js";
 
 /** @typedef {import("./level.js").Level} Level */
@@ -23,14 +23,15 @@ export const ENTITY_NAMES = [
   ...["evil ninja", "laser turret", "boost pad", "death ball", "mini drone", "alternative death ball", "shove thwump"],
 ];
 // Kinds that the reference simulator leaves out (docs/physics.md, section 8), in the order of notes on them.
+const HEAD_BYTES = 1 << 16; // in which a campaign file must have its first level
 const COMPLETIONS = [15, 23, 12, 13, 18, 19, 22];
 const BEHAVIOUR = { 22: "behave as community tools describe them", 23: "behave partly by guess" };
 
 const OTHER_FORMATS = [
   ["$", "a campaign file whose line is cut off"],
   ["PK\x03\x04", "a zip archive: unpack it"],
-  ["\ufffd\ufffd\ufffd", "a JPEG picture"],
-  ["\ufffdPNG", "a PNG picture"],
+  ["ÿØÿ", "a JPEG picture"],
+  ["‰PNG", "a PNG picture"],
   ["{", "JSON"],
 ];
 
@@ -57,15 +58,23 @@ export function readFile(data, name) {
     levels: [{ level, name: level.title.trim() || stem, code: "" }],
     ...{ inputs, category: null, warnings },
   });
-  const begin = new TextDecoder().decode(data.subarray(0, 300));
-  if (/^\s*\$[^#]*#[0-9a-f]{8}/i.test(begin)) return readCampaign(new TextDecoder().decode(data), name, stem);
-  if (begin.startsWith("nppsim level")) return one(levelFromText(new TextDecoder().decode(data), name));
+  const begin = textOf(data.subarray(0, HEAD_BYTES));
+  if (isCampaign(begin)) return readCampaign(textOf(data), name, stem);
+  if (begin.startsWith("nppsim level")) return one(levelFromText(textOf(data), name));
   if (data.length > 8 && !data.subarray(0, 4).some(Boolean)) return one(levelFromBytes(data, name));
-  if (begin.startsWith("\ufffdHDF"))
+  if (begin.startsWith("‰HDF"))
     throw new LevelError(`${name} holds many replays; start the studio with --replays and its name`);
   const [, what] = OTHER_FORMATS.find(([first]) => begin.startsWith(first)) ?? [];
   const { level, inputs, warnings } = replayFromBytes(data, what ? `${name} (${what})` : name);
   return one(level, inputs, warnings);
+}
+
+/* Decode the content of a text file, without byte order mark. */
+function textOf(data) {
+  const [first, second] = data;
+  if (first === 0xff && second === 0xfe) return new TextDecoder("utf-16le").decode(data);
+  if (first === 0xfe && second === 0xff) return new TextDecoder("utf-16be").decode(data);
+  return decoded(data).replace(/^\ufeff/, "");
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -81,8 +90,9 @@ const STEPS_PER_TILE = 4;
 export function levelToText({ tiles, records, exitCount, ballCount, title }) {
   const rows = recordsOf(records);
   const lines = [FIRST_LINE];
-  const plain = /^[ -~]*$/.test(title) && title === title.trim() && title[0] !== '"';
-  if (title) lines.push(`title: ${plain ? title : JSON.stringify(title)}`);
+  const plain = !/[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u.test(title) && title === title.trim() && title[0] !== '"';
+  const escaped = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  if (title) lines.push(`title: ${plain ? title : JSON.stringify(title).replace(/[^ -~]/g, escaped)}`);
   for (const [field, kind, stated] of [["exit_count", EXIT, exitCount], ["ball_count", DEATH_BALL, ballCount]])
     if (rows.filter(([type]) => type === kind).length !== stated) lines.push(`${field}: ${stated}`);
   lines.push("tiles:");
@@ -103,7 +113,7 @@ export function levelToText({ tiles, records, exitCount, ballCount, title }) {
 
 /** Read a level from text.  @returns {Level} */
 export function levelFromText(text, name) {
-  const lines = text.split(/\r\n|\n|\r/).map((line, i) => ({ number: i + 1, line: line.trimEnd() }));
+  const lines = text.split(NEWLINE).map((line, i) => ({ number: i + 1, line: line.trimEnd() }));
   const used = lines.filter(({ line }) => line && !line.startsWith("#!"));
   let at = 0;
   const refuse = (problem) => {
@@ -163,14 +173,15 @@ export function levelFromText(text, name) {
   const level = levelOf(tiles, rows, stated.title ?? "");
   level.exitCount = stated.exit_count ?? level.exitCount;
   level.ballCount = stated.ball_count ?? level.ballCount;
-  return levelFromBytes(levelToBytes(level), name);
+  return { ...levelFromBytes(levelToBytes(level), name), title: level.title };
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Campaign files: one level per line, $TITLE#HEX#
 
 const SIZES = [2, 2, 2, 4, 0, 3, 5, 0, 5, 0, 3, 3, 4, 4, 4, 4, 2, 2, 2, 2, 3, 2, 2, 4, 2, 2, 4, 2, 2]; // bytes, by type
-const TITLE_SIZE = 128;
+const MAX_TITLE = 128; // characters
+const NEWLINE = /\r\n|\n|\r/;
 const CONTROL = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu; // characters that a title cannot have
 const EPISODE = 5; // levels
 // Name of a campaign file -> code of its tab, number of levels, whether its last sixth is row X, and has episodes.
@@ -179,9 +190,17 @@ const TABS = {
   ...{ SL: ["SL", 600, true, true], SS: ["?", 120, true, false], SS2: ["!", 120, true, false] },
 };
 
+/* Return whether one of the lines begins a level. */
+function isCampaign(text) {
+  return text.split(NEWLINE).some((line) => {
+    const at = line.search(/#[0-9a-f]{16}/i);
+    return at > 0 && line.slice(0, at).includes("$");
+  });
+}
+
 /** @returns {FileContent} */
 function readCampaign(text, name, stem) {
-  const lines = text.split(/\r\n|\n|\r/);
+  const lines = text.split(NEWLINE);
   while (!lines.at(-1).trim()) lines.pop();
   /** @type {FileContent} */
   const content = { levels: [], inputs: null, category: stem, warnings: [] };
@@ -223,7 +242,8 @@ function levelFromLine(line, name) {
   const refuse = (problem) => {
     throw new LevelError(`${name}: ${problem}; copy the file again`);
   };
-  const [, heading, digits] = /^\$(.*)#([0-9a-f]*)#$/i.exec(line) ?? refuse("it is not a line $TITLE#HEX#, or cut off");
+  const parts = /\$([^]*)#(0{8}[0-9a-f]{2000,})#/i.exec(line) ?? /^\$([^]*)#([0-9a-f]*)#$/i.exec(line);
+  const [, heading, digits] = parts ?? refuse("it is not a line $TITLE#HEX#, or cut off");
   const data = Uint8Array.from(digits.match(/../g) ?? [], (pair) => parseInt(pair[1] + pair[0], 16));
   const [begin, tilesEnd] = [4, 4 + ROWS * COLUMNS];
   if (digits.length % 2 || data.length < tilesEnd) refuse("the line is cut off");
@@ -245,9 +265,8 @@ function levelFromLine(line, name) {
   });
   if (data.length - at !== 4 || data.subarray(at).some(Boolean)) refuse("four zero bytes must follow the records");
   if (!rows.length) refuse("it has no entities");
-  const title = [...heading].map((character) => (/[ -~]/.test(character) ? character : "?")).join("");
-  const level = levelOf(data.slice(begin, tilesEnd), rows, title.slice(0, TITLE_SIZE));
-  return levelFromBytes(levelToBytes(level), name);
+  const title = [...heading.replace(CONTROL, "?")].slice(0, MAX_TITLE).join("");
+  return { ...levelFromBytes(levelToBytes(levelOf(data.slice(begin, tilesEnd), rows, title)), name), title };
 }
 
 /**

@@ -25,6 +25,8 @@ export const RECORD_SIZE = 5; // type, x, y, orientation, mode
 const MAX_RECORDS = 16_383;
 const [MAX_X, MAX_Y] = [4 * CELLS_X, 4 * CELLS_Y]; // size of the stage in steps of 6 px
 
+const WINDOWS_1252 = "€\ufffd‚ƒ„…†‡ˆ‰Š‹Œ\ufffdŽ\ufffd\ufffd‘’“”•–—˜™š›œ\ufffdžŸ"; // bytes 80 to 9f
+
 const [NINJA, EXIT, EXIT_SWITCH, DEATH_BALL] = [0, 3, 4, 25];
 const SWITCH_OF_DOOR = { 6: 7, 8: 9 };
 const DRONES = [14, 15, 26]; // whose modes are reduced modulo 4
@@ -74,18 +76,32 @@ export function levelFromBytes(data, name = "level") {
   const differ = kinds.filter((kind) => found[kind] !== count(kind));
   if (differ.length && differ.every((kind) => found[kind] < count(kind)) && !found.slice(differ[0] + 2).some(Boolean))
     refuse("some of the stated records are missing at its end: it was cut off, copy or download it again");
-  const title = data.subarray(TITLE_OFFSET, TITLE_OFFSET + TITLE_SIZE);
-  const end = title.indexOf(0);
   return checked(
     {
       tiles: data.slice(TILES_OFFSET, COUNTS_OFFSET),
       records,
       exitCount: count(EXIT) & 255,
       ballCount: count(DEATH_BALL) & 255,
-      title: String.fromCharCode(...title.subarray(0, end < 0 ? TITLE_SIZE : end)).replace(/[^\0-\x7f]/g, "?"),
+      title: titleOf(data.subarray(TITLE_OFFSET, TITLE_OFFSET + TITLE_SIZE)),
     },
     refuse,
   );
+}
+
+/* Decode the title in the header. */
+function titleOf(header) {
+  const end = header.indexOf(0);
+  return decoded(header.subarray(0, end < 0 ? TITLE_SIZE : end));
+}
+
+/** Decode UTF-8, or Windows-1252 if that is impossible. */
+export function decoded(data) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(data);
+  } catch {
+    const text = new TextDecoder("latin1").decode(data); // of bytes 80 to 9f, as they are or already decoded
+    return text.replace(/[\u0080-\u009f]/g, (byte) => WINDOWS_1252[byte.charCodeAt(0) - 128]);
+  }
 }
 
 /** Return the level of a draft of the editor ({title, tiles, spawn, entities}). */
@@ -116,10 +132,7 @@ export function levelFromDraft({ title, tiles, spawn, entities }, name = "draft"
 export function levelToBytes({ tiles, records, exitCount, ballCount, title }) {
   const data = new Uint8Array(RECORDS_OFFSET + records.length);
   const view = new DataView(data.buffer);
-  data.set(
-    [...title].map((character) => character.charCodeAt(0)),
-    TITLE_OFFSET,
-  );
+  new TextEncoder().encodeInto(title, data.subarray(TITLE_OFFSET, TITLE_OFFSET + TITLE_SIZE)); // whole characters
   data.set(tiles, TILES_OFFSET);
   data.set(records, RECORDS_OFFSET);
   for (let at = 0; at < records.length; at += RECORD_SIZE)

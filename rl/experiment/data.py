@@ -12,6 +12,7 @@ import numpy as np
 from bc import dataset as demonstrations
 from nppsim import LevelBank, reward
 from nppsim.actions import NUM_ACTIONS
+from nppsim.compile import LevelGeometry
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
 from nppsim.gym.benchmark import first_of_each
@@ -54,6 +55,11 @@ class Data:
     @property
     def train_generators(self) -> list[str]:
         return [self.generators.get(level.fingerprint, "") for level, _ in self.train]
+
+    @property
+    def compiled(self) -> dict[Level, LevelGeometry]:
+        """Geometry of the training levels."""
+        return dict(zip(self.bank.levels, self.bank.compiled, strict=True))
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -240,6 +246,7 @@ def load_demonstrations(
         config.output_dir / "cache",
         _dataset_config(config, observations, seed, foresight),
         held_back=held_back,
+        known=data.compiled,
         log=log,
         progress=progress_bar,
     )
@@ -254,9 +261,14 @@ def check_demonstrations(config: ExperimentConfig, data: Data, observations: tup
     """
     held_back, held_out = _evaluation_levels(config, data)
     settings = _dataset_config(config, observations, config.seeds[0])
-    places = config.replay_data_dir
     demonstrations.check_demonstrations(
-        places, settings, held_back=held_back, held_out=held_out, log=log, progress=progress_bar
+        config.replay_data_dir,
+        settings,
+        held_back=held_back,
+        held_out=held_out,
+        known=data.compiled,
+        log=log,
+        progress=progress_bar,
     )
 
 

@@ -32,7 +32,7 @@ from bc.train import BCResult
 from nppsim import reward
 from nppsim.errors import UserError, redact
 from nppsim.io.files import write_json
-from nppsim.io.reading import from_plain, inflate, mismatch, read_object
+from nppsim.io.reading import from_plain, inflate, mismatch, read_json, read_object
 from nppsim.levels.level import Level
 from nppsim.measure.machine import environment, git_state, machine
 from nppsim.physics.outcomes import NAMES
@@ -71,9 +71,9 @@ class ResumeError(UserError, RuntimeError):
     """A run cannot be resumed, because a stored file is damaged or the hardware plan no longer applies."""
 
 
-def read_stored(path: Path) -> dict[str, Any]:
+def read_stored(path: Path, shape: Mapping = {}) -> dict[str, Any]:
     """Return the object in a JSON file of a run, or {} without a file; ResumeError for a damaged file."""
-    return read_object(path, ResumeError, _REMEDY, _MAX_FINISHED_BYTES)
+    return read_object(path, ResumeError, _REMEDY, _MAX_FINISHED_BYTES, shape)
 
 
 def _decoded(kind: Any, plain: object, path: Path) -> Any:
@@ -103,11 +103,9 @@ def read_plan(folder: Path, plan_request: hardware.PlanRequest) -> hardware.Plan
     Raises ResumeError for other differences, and if the plan needs a GPU but this machine has none.
     """
     path = folder / PLAN_FILE
-    stored = read_stored(path)
+    stored = read_stored(path, {"request": {}, "plan": _PLAN})
     if not stored:
         return None
-    if wrong := mismatch(stored, {"request": {}, "plan": _PLAN}):
-        raise ResumeError(f"{path}: {wrong}; {_REMEDY}")
     changed = {name for name, value in asdict(plan_request).items() if stored["request"].get(name) != value}
     if fixed := sorted(changed - {"total_timesteps", "evaluator"}):
         raise ResumeError(
@@ -295,11 +293,9 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
     Raises ResumeError for a damaged file or changed levels.
     """
     path = folder / FINISHED_FILE
-    plain = read_stored(path)
+    plain = read_stored(path, {"plan": _PLAN, "played": {...: [_EPISODE]}})
     if not plain:
         return None
-    if wrong := mismatch(plain, {"plan": _PLAN, "played": {...: [_EPISODE]}}):
-        raise ResumeError(f"{path}: {wrong}; {_REMEDY}")
     try:
         played = {method: [_decode_episode(one, levels) for one in some] for method, some in plain["played"].items()}
         tests = [sorted((one.level_index, one.category) for one in some) for some in played.values() if some]
@@ -340,9 +336,8 @@ def is_extended(folder: Path, ppo: PPOConfig) -> bool:
     """Return True if PPO is finished, but its limit of decisions or of minutes was raised and neither limit was lowered."""
     if not any(path.is_file() for path in _ends(folder)):
         return False
-    begun = read_stored(folder / RUN_FILE)
-    if wrong := mismatch(begun, {"settings": {name: {"value": (float, None)} for name in _LENGTH}}):
-        raise ResumeError(f"{folder / RUN_FILE}: {wrong}; restore the file, or begin a new run")
+    shape = {"settings": {name: {"value": (float, None)} for name in _LENGTH}}
+    begun = read_json(folder / RUN_FILE, ResumeError, "restore the file, or begin a new run", shape=shape)
     before = [begun["settings"][name]["value"] for name in _LENGTH]
     limits = [(math.inf if one is None else one) for one in (*before, ppo.total_timesteps, ppo.time_budget_minutes)]
     return limits[2:] != limits[:2] and limits[2] >= limits[0] and limits[3] >= limits[1]

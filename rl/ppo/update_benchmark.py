@@ -28,7 +28,7 @@ from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.generate import CATEGORIES, generate
 from nppsim.io.files import write_json
-from nppsim.io.reading import mismatch, read_json
+from nppsim.io.reading import read_object
 from nppsim.observe import layout
 from nppsim.observe.graph import register_bank, state_at_start
 from nppsim.observe.stacking import NO_STACKS, Stacking
@@ -232,9 +232,4 @@ def read_measurements(file: Path, shape: dict) -> dict[str, dict]:
 
     shape: shape of the content, see ``nppsim.io.reading.mismatch``.
     """
-    if not file.exists():
-        return {}
-    known: dict[str, dict] = read_json(file, TimingsError, _REMEDY)
-    if wrong := mismatch(known, shape):
-        raise TimingsError(f"{file}: {wrong}; {_REMEDY}")
-    return known
+    return read_object(file, TimingsError, _REMEDY, shape=shape)

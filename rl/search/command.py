@@ -32,8 +32,9 @@ from nppsim.pictures import render
 from nppsim.pictures.film import record
 from nppsim.pictures.schemes import colour_scheme
 from nppsim.planner import gold_in_level
+from nppsim.planner.gold import rank
 from nppsim.planner.search import WinningRun, verified
-from nppsim.planner.settings import TIME
+from nppsim.planner.settings import LOW_GOLD, OBJECTIVES, TIME
 from nppsim.replays.diff import compare_replays, difference_text
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
@@ -83,13 +84,6 @@ class Solved:
         del known["run"]
         for loss in known["losses"]:
             del loss["inputs"], loss["farthest_frame"]
-        runs = [
-            (run.frames if run else None, FOUND),
-            (self.task.par_frames, PLANNER),
-            (self.task.recorded_frames, RECORDING),
-        ]
-        existing = [(frames, by) for frames, by in runs if frames is not None]
-        best_frames, best_by = min(existing, key=lambda one: one[0], default=(None, None))
         return {
             "level": self.task.name,
             "id": level.id,
@@ -103,12 +97,28 @@ class Solved:
             "gold_in_level": gold_in_level(level),
             "score": run and score(run.frames, run.gold),
             "recorded_frames": self.task.recorded_frames,
-            "best_frames": best_frames,
-            "best_by": best_by,
+            "best": {objective: self.best(objective) for objective in (*OBJECTIVES, LOW_GOLD)},
             "target": self.task.target and asdict(self.task.target),
             "target_reached": self.task.target and run and self.task.target.is_reached(run.frames, run.gold),
             **known,
         }
+
+    def best(self, objective: str) -> dict[str, Any] | None:
+        """Return frames, gold and origin of the best known run for an objective, or None.
+
+        The gold of par is unknown, so par is compared for the objective "time" only.
+        """
+        run, task = self.solution.run, self.task
+        runs: list[tuple[int | None, int | None, str]] = [
+            (run.frames if run else None, run.gold if run else None, FOUND),
+            (task.par_frames if objective == TIME else None, None, PLANNER),
+            (task.recorded_frames, task.recorded_gold, RECORDING),
+        ]
+        known = [(frames, gold, by) for frames, gold, by in runs if frames is not None]
+        if not known:
+            return None
+        frames, gold, by = min(known, key=lambda one: rank(objective, one[0], one[1] or 0))
+        return {"frames": frames, "gold": gold, "by": by}
 
 
 @dataclass(frozen=True)
@@ -259,7 +269,7 @@ def _solutions(
     if len(tasks) == 1 and arguments.live is None:
         with progress_bar(title="searching", total=settings.frames, unit="frame") as bar:
             try:
-                solution = solve(tasks[0].level, agent.unpack(), settings, bar=bar)
+                solution = solve(tasks[0].level, agent.unpack(), settings, bar=bar, threads=arguments.workers)
             except Interrupted as interruption:
                 yield tasks[0], interruption.solution
                 raise
@@ -365,7 +375,7 @@ def rows(solved: Sequence[Solved]) -> list[dict[str, Any]]:
             if found["frames"] and found["par_frames"]
             else None,
             "recorded": found["recorded_frames"],
-            "best by": found["best_by"],
+            "best by": (found["best"][found["objective"]] or {}).get("by"),
             **({"target": target_text(one)} if has_targets else {}),
             "found by": found["found_by"] or "not found",
             "simulated to find": found["finding"],

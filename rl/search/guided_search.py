@@ -10,8 +10,7 @@ part of the score it neither solved more levels nor shortened runs.
 **Episodes** with sampled actions and exploration find runs in levels where the most probable actions fail.
 """
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level
 from nppsim.observe.foresight import SAME_AS
 from nppsim.physics.outcomes import WON
+from nppsim.planner.budget import FrameBudget
 from nppsim.planner.kernels import cell
 from nppsim.planner.search import PlanStart, WinningRun, actions_to, first_state, winning_run
 from nppsim.reward import MIN_PATH, RewardConfig
@@ -70,37 +70,6 @@ class GuidePolicy:
         logits, _ = self.policy.compute({key: observations[key][:count] for key in self.policy.observations})
         below = logits.max(axis=1, keepdims=True) - logits.astype(np.float64)
         return below + np.log(np.exp(-below).sum(axis=1, keepdims=True))
-
-
-class FrameBudget:
-    """Budget of simulated frames for one stage of a search.
-
-    frames: largest number of simulated frames.
-    until: deadline (value of ``time.monotonic``); None: no deadline.
-    progress: function that is called with the number of newly simulated frames.
-    """
-
-    def __init__(
-        self, frames: int, until: float | None = None, progress: Callable[[int], object] = lambda frames: None
-    ):
-        self._frames, self._until, self._progress = frames, until, progress
-        self.simulated = 0  # frames simulated so far
-
-    def part(self, frames: int) -> "FrameBudget":
-        """Return a budget for a part of the stage, with at most the frames that are left."""
-        return FrameBudget(min(frames, self.left), self._until, self.spend)
-
-    def spend(self, frames: int) -> None:
-        """Count simulated frames."""
-        self.simulated += frames
-        self._progress(frames)
-
-    @property
-    def left(self) -> int:
-        """Number of frames left; 0 after the deadline."""
-        if self._until is not None and time.monotonic() >= self._until:
-            return 0
-        return max(self._frames - self.simulated, 0)
 
 
 class BeamSettings(NamedTuple):

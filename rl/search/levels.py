@@ -1,7 +1,7 @@
 """Levels to solve, each with its par and its recorded run, if there are any, to compare the result with."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bc.demonstrations import INDEX_FORMAT
@@ -28,6 +28,7 @@ class SolveTask:
     par_frames: int | None = None  # par of the level from the index of the set, in frames, or None
     recorded: Replay | None = None  # a recorded run that finishes the level, or None
     recorded_frames: int | None = None  # length of the recorded run, or None
+    recorded_gold: int | None = None  # gold that it collects, or None
     target: Target | None = None  # target of the level, or None
 
     @property
@@ -109,7 +110,7 @@ def _tasks_of_replays(file: Path, name: str) -> Iterator[SolveTask]:
     replays = list(read_file(file)) if file.is_file() else [Replay.load(file)]
     for number, replay in enumerate(replays):
         run = simulate(replay.level, replay.inputs)
-        known = (replay, run.frames) if run.won else (None, None)
+        known = (replay, run.frames, int(run.gold[-1])) if run.won else (None, None, None)
         yield SolveTask(f"{name}#{number}" if len(replays) > 1 else name, RECORDED, replay.level, None, *known)
 
 
@@ -133,4 +134,4 @@ def _with_recording(task: SolveTask, recorded: Replay, path: Path) -> SolveTask:
     run = simulate(recorded.level, recorded.inputs)
     if not run.won:
         raise ConfigError(f"does not finish the level ({run.outcome}); give a run that does", "--against", path)
-    return SolveTask(task.name, task.category, task.level, task.par_frames, recorded, run.frames)
+    return replace(task, recorded=recorded, recorded_frames=run.frames, recorded_gold=int(run.gold[-1]))

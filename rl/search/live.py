@@ -12,6 +12,7 @@ Decisions for which thinking came too late have no action.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -23,13 +24,14 @@ from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.generate import generate
 from nppsim.levels.level import Level
 from nppsim.physics.outcomes import WON
+from nppsim.planner.budget import FrameBudget
 from nppsim.planner.search import WinningRun
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.suite import EvaluationSuite, RecordedPolicy
 from rl.policy.backtracking import with_backtracking
 from rl.policy.constants import HORIZON, PATIENCE
 from rl.policy.player import player_of
-from rl.search.guided_search import BeamSettings, FrameBudget, GuidedSearch, GuidePolicy
+from rl.search.guided_search import BeamSettings, GuidedSearch, GuidePolicy
 from rl.search.solve import UNLIMITED, Planner, find
 
 # Prices of the counted clock, in s: medians of one core of an Intel Xeon, rounded up (docs/lab/results.md).
@@ -127,10 +129,11 @@ class MeasuredClock:
     """Clock of the game that is the wall time of this process, from the construction of the clock.
 
     simulated: number of simulated frames, except for those of look-ahead.
+    stopped: if it is set to True, searches end with a CancelledError.
     """
 
     def __init__(self, search: GuidedSearch):
-        self._begin, self.simulated = time.monotonic(), 0
+        self._begin, self.simulated, self.stopped = time.monotonic(), 0, False
 
     @property
     def now(self) -> float:
@@ -140,9 +143,13 @@ class MeasuredClock:
     @contextmanager
     def until(self, seconds: float) -> Iterator[FrameBudget]:
         """Yield a budget that ends at a time of this clock."""
-        budget = MeasuredBudget(self._begin + seconds)
+        budget = MeasuredBudget(self._begin + seconds, progress=self._continue)
         yield budget
         self.simulated += budget.simulated
+
+    def _continue(self, frames: int) -> None:
+        if self.stopped:
+            raise CancelledError
 
 
 COUNTED, MEASURED = "counted", "measured"
@@ -235,6 +242,7 @@ class LivePlayer:
         self.decision_seconds = self.agent.frame_skip / FRAMES_PER_SECOND
         self._committed: list[int] = []  # actions that lead to the root, which cannot be taken back
         self._states = [self.search.start]  # uint8[B], state before each of them, and the root
+        self._final = 0  # number of committed actions that will not be taken back
         self._dead = False  # True if the ninja dies before the root
         self._thoughts: list[Thought] = []
         self._found: int | None = None
@@ -269,14 +277,36 @@ class LivePlayer:
             due = min(self._due, len(self._committed))
             yield from timeline(self._committed, thoughts, self.decision_seconds)[executed:due]
             executed = due
-        rest: list[int] = []
         if run is not None:
-            rest, self._found, self._won = run.actions.tolist(), found, True
+            self._commit_to(run.actions.tolist())
+            self._found, self._won = found, True
         elif not self._dead:
-            begin = self._clock.now
-            rest, self._won = self._follow_policy()
-            thoughts.append(Thought(begin, self._clock.now, len(self._committed)))
-        yield from timeline(self._committed + rest, thoughts, self.decision_seconds)[executed:]
+            begin, root = self._clock.now, len(self._committed)
+            self._won = self._follow_policy()
+            thoughts.append(Thought(begin, self._clock.now, root))
+        yield from timeline(self._committed, thoughts, self.decision_seconds)[executed:]
+
+    def decisions_in_time(self) -> Iterator[LiveDecision]:
+        """Play the episode with the measured clock in a thread; yield each decision when it is executed.
+
+        After the end of thinking, yields the rest of the decisions.  Closing the iterator ends the play.
+        """
+        with ThreadPoolExecutor(1) as pool:
+            playing = pool.submit(self.play)
+            executed = 0
+            try:
+                while not wait([playing], self.decision_seconds / 4).done:
+                    final = self._final
+                    due = min(self._due, final, len(self._committed)) if final else 0
+                    for n in range(executed, due):
+                        yield LiveDecision(self._committed[n], thinks=True, ahead=final - n)
+                    executed = max(executed, due)
+                played = playing.result()
+                yield from timeline(played.actions.tolist(), played.thoughts, self.decision_seconds)[executed:]
+            finally:
+                if not playing.done():
+                    assert isinstance(self._clock, MeasuredClock)
+                    self._clock.stopped = True
 
     @property
     def _due(self) -> int:
@@ -290,7 +320,7 @@ class LivePlayer:
             with self._clock.until(UNLIMITED) as budget:
                 survived, states = self._waiting(self._states[-1:], late, budget)
             self._dead = survived[0] < late
-            self._committed += [NO_ACTION] * (len(states) - 1)
+            self._commit_to([NO_ACTION] * (len(states) - 1))
             self._states += list(states[1:, 0])
 
     def _commit(self, wait: int) -> bool:
@@ -305,9 +335,13 @@ class LivePlayer:
                 states = states[: wait + 1, 0]
             else:
                 actions, states = self._walk(wait, int(survived[0]), budget)
-        self._committed += actions
+        self._commit_to(actions)
         self._states += list(states[1:])
         return len(actions) >= MIN_WAIT
+
+    def _commit_to(self, actions: list[int]) -> None:
+        self._committed += actions
+        self._final = len(self._committed)
 
     def _waiting(self, starts: list[np.ndarray], decisions: int, budget: FrameBudget) -> tuple[np.ndarray, np.ndarray]:
         """Wait in each state; return survived decisions, int64[n], and the states uint8[decisions + 1, n, B]."""
@@ -365,7 +399,7 @@ class LivePlayer:
 
     def _begin_early(self, run: WinningRun) -> bool:
         """Return True if the run wins from a committed state that is not executed yet, and leave out the later actions."""
-        now = min(self._due + 1, len(self._committed))  # testing takes less than a decision
+        now = self._final = min(self._due + 1, len(self._committed))
         begins = np.unique(np.linspace(now, len(self._committed), TRIED_BEGINS).astype(int))
         envs, stay, running = self.search.playing_envs(len(begins)), np.full(len(begins), -1, np.int32), len(begins)
         envs.restore(slice(0, len(begins)), np.stack([self._states[begin] for begin in begins]))
@@ -377,12 +411,14 @@ class LivePlayer:
                 won |= envs.terminated & (envs.episode["outcome"] == WON)
                 over |= envs.terminated | envs.truncated
                 running = int((~over).sum())
+        won &= begins >= self._due  # testing takes time, too
         if won.any():
             del self._committed[int(begins[won][0]) :]
+        self._final = len(self._committed)
         return bool(won.any())
 
-    def _follow_policy(self) -> tuple[list[int], bool]:
-        """Play the policy with exploration and backtracking from the root; return its actions, and True for a win.
+    def _follow_policy(self) -> bool:
+        """Play the policy with exploration and backtracking from the root; return True for a win.
 
         Decisions that are due are not taken back, and have no action if the policy is late.
         """
@@ -390,20 +426,21 @@ class LivePlayer:
         envs.restore(0, self._states[-1])
         player = with_backtracking(player_of(policy, 1, PATIENCE), envs, HORIZON)
         rng, over = torch.Generator().manual_seed(self.seed), False
-        played: list[int] = []
+        played, root = self._committed, len(self._committed)
         obs = envs.observe()
         while not over:
             with self._clock.until(UNLIMITED):
                 action = int(player.act(obs, first, deterministic=True, rng=rng)[0])
                 self.search.evaluated += 1
-                due = self._due - len(self._committed)
-                played.append(action if due <= len(played) else NO_ACTION)
+                due = self._due - root
+                played.append(action if due <= len(played) - root else NO_ACTION)
+                self._final = root + max(due, 0)
                 obs = envs._step(np.array(played[-1:]), np.full(1, -1, np.int32), every_end=False)
                 undone = player.backtrack(rng, final=due)
             self._returns += len(undone)
             over = bool(envs.finished.size) and not undone
             del played[len(played) - undone.get(0, 0) :]
-        return played, bool(envs.episode["outcome"][0] == WON)
+        return bool(envs.episode["outcome"][0] == WON)
 
 
 def load_kernels(agent: GuidePolicy) -> None:

@@ -5,27 +5,30 @@ solution.run.inputs, solution.found_by
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nppsim.actions import NUM_ACTIONS
-from nppsim.errors import ConfigError
+from nppsim.actions import INPUT_ACTION, NUM_ACTIONS
+from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.parallel.workers import usable_cores
 from nppsim.planner import PlannedRun, better_runs
+from nppsim.planner.budget import FrameBudget
+from nppsim.planner.gold import rank
 from nppsim.planner.kernels import SearchParams
 from nppsim.planner.plan import BEST_FIRST
 from nppsim.planner.search import BestFirst, Search, WinningRun, beam_search, verified
-from nppsim.planner.settings import OBJECTIVE_HELP, OBJECTIVES, TIME, PlannerSettings
+from nppsim.planner.settings import ALL_GOLD, LOW_GOLD, OBJECTIVE_HELP, OBJECTIVES, SCORE, TIME, PlannerSettings
+from nppsim.planner.single_frames import improve
 from nppsim.settings import check_settings, setting
+from nppsim.simulate import is_active, simulate
 from rl.evaluation.breakdown import Loss, losses
 from rl.evaluation.suite import EvaluationSuite
-from rl.search import single_frames
-from rl.search.guided_search import BeamSettings, FrameBudget, GuidedSearch, GuidePolicy
+from rl.search.guided_search import BeamSettings, GuidedSearch, GuidePolicy
 
 PLANNER = "planner"  # name of the best-first searches of the planner
 EPISODES = "episodes"  # name of the search by sampled episodes of the agent
@@ -43,6 +46,9 @@ UNLIMITED = 10**12  # budget in frames of searches with a time limit
 # then ``better_runs`` with the rest.
 PLANNER_SHARE = 0.5
 GUIDED_FRAMES = 100_000
+AVOIDING_SHARE = (
+    0.5  # share of the budget for runs with little gold; with a time limit, the rest of the time is for shorter runs
+)
 PLANNER_BEAM = SearchParams(width=384, noise=12.0, fill=0.5, momentum=4.0, min_hold=1)
 LEAST_WIDTH = 16  # of the planner's beam; the search is left out if its frames suffice only for a narrower beam
 # Parameters of beams that search for shorter runs: these first, then random combinations of the values below.
@@ -58,10 +64,15 @@ NOISES = (2.0, 12.0)
 class SolveSettings:
     """Objective and budget of the search."""
 
-    objective: str = setting(TIME, OBJECTIVE_HELP, flag="objective", choices=OBJECTIVES)
+    objective: str = setting(
+        TIME,
+        f"{OBJECTIVE_HELP}; {LOW_GOLD}: least gold, then fastest",
+        flag="objective",
+        choices=(*OBJECTIVES, LOW_GOLD),
+    )
     budget: int | None = setting(
         None,
-        "largest number of simulated frames per level to find a run; what is left is used to collect gold; default: "
+        "largest number of simulated frames per level to find a run; what is left is used to collect or avoid gold; default: "
         f"{PlannerSettings.budget:,}, unlimited with --seconds",
         flag="budget",
         low=1,
@@ -71,7 +82,7 @@ class SolveSettings:
     )
     improve: int = setting(
         0,
-        "largest number of frames per level, simulated after --polish, to shorten the run at single frames (objective time)",
+        "largest number of frames per level, simulated at the end, to improve the run at single frames, for any objective",
         flag="improve",
         low=0,
     )
@@ -85,8 +96,6 @@ class SolveSettings:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.improve and self.objective != TIME:
-            raise ConfigError(f"is for the objective {TIME}; leave it out", "--improve", self.improve)
 
     @property
     def frames(self) -> int:
@@ -104,8 +113,8 @@ class Solution:
     first_frames: int | None  # length of the first run that was found, or None
     finding: int  # number of frames simulated to find a run
     shortening: int  # number of frames simulated to shorten the run
-    improving: int  # number of frames simulated to shorten it at single frames
-    collecting: int  # number of frames simulated for more gold or a higher score
+    improving: int  # number of frames simulated to improve it at single frames
+    collecting: int  # number of frames simulated for more or less gold, or a higher score
     evaluated: int  # number of states evaluated by the policy
     foreseen: int  # upper bound of the frames simulated for the observation ``foresight``, which are not counted above
     losses: Sequence[Loss] = ()  # why episodes of the agent are lost, if there is no run
@@ -126,49 +135,121 @@ def solve(
     """Find a run that finishes ``level``, then shorten it, and improve it for the objective.
 
     bar: progress bar (``nppsim.io.progress``), or None.
-    threads: number of threads of the simulator; None: all usable cores.
+    threads: number of threads of the simulator, and of processes that improve the run; None: all usable cores.
     Without ``settings.seconds`` the result depends only on level, agent and settings.
     Raises Interrupted if Ctrl-C is pressed after a run was found.
     """
     until = None if settings.seconds is None else time.monotonic() + settings.seconds
+    update = (lambda frames: None) if bar is None else bar.update
     search = GuidedSearch(level, agent, np.random.default_rng(settings.seed), threads)
-    finding = FrameBudget(settings.frames, until, _stage(bar, "searching", settings.frames))
+    _stage(bar, "searching", settings.frames)
+    finding = FrameBudget(settings.frames, until, update)
     first, found_by = find(search, settings.seed, finding) if search.bank.reachable[0] else (None, "")
     if first is None:
         evaluated = search.evaluated, search.evaluated * agent.foreseen
         lost = _losses(level, agent, settings.seed) if search.bank.reachable[0] else []
         return Solution(None, settings.objective, "", None, finding.simulated, 0, 0, 0, *evaluated, lost)
-    title = f"shortening {len(first.inputs)} frames"
-    shortening = FrameBudget(settings.polish, until, _stage(bar, title, settings.polish))
-    improving = FrameBudget(settings.improve, until, lambda frames: None)
+    frames = settings.polish, settings.improve, finding.left
+    shortening, improving, collecting = (FrameBudget(count, until, update) for count in frames)
+
+    def better(run: PlannedRun, found: WinningRun) -> PlannedRun:
+        runs = run, verified(search.bank, found, None, shortening.simulated)
+        return min(runs, key=lambda one: rank(settings.objective, one.frames, one.gold))
 
     def solution(run: PlannedRun) -> Solution:
-        collecting = max(run.simulated - shortening.simulated, 0) if settings.objective != TIME else 0
-        simulated = finding.simulated, shortening.simulated, improving.simulated, collecting
+        simulated = finding.simulated, shortening.simulated, improving.simulated, collecting.simulated
         evaluated = search.evaluated, search.evaluated * agent.foreseen
         return Solution(run, settings.objective, found_by, len(first.inputs), *simulated, *evaluated)
 
     run = verified(search.bank, first, None, 0)
     try:
-        planned = _planned_run(search, first, settings.seed, shortening.part(int(PLANNER_SHARE * settings.polish)))
-        if planned is not None:
-            run = verified(search.bank, planned, None, shortening.simulated)
-        for shorter in _shorter_runs(search, planned or first, shortening.part(GUIDED_FRAMES)):
-            run = verified(search.bank, shorter, None, shortening.simulated)
-        run = replace(run, simulated=shortening.simulated)
-        for better in _better_runs(level, run, TIME, agent.frame_skip, settings.seed, shortening):
-            run = better
+        for found in _better_on_grid(level, search, first, settings, (shortening, collecting), bar):
+            run = better(run, found)
         if settings.improve:
-            improving = FrameBudget(settings.improve, until, _stage(bar, "single frames", settings.improve))
-            for inputs in single_frames.shorten(search.bank, run.inputs, search.rng, improving):
-                run = verified(search.bank, single_frames.run_of(inputs), None, run.simulated)
-        if settings.objective != TIME:
-            collecting = FrameBudget(finding.left, until, _stage(bar, "collecting gold", finding.left))
-            for better in _better_runs(level, run, settings.objective, agent.frame_skip, settings.seed, collecting):
-                run = better
+            _stage(bar, "single frames", settings.improve)
+        for inputs in improve(level, run.inputs, settings.objective, settings.seed, improving, threads):
+            run = better(run, WinningRun(INPUT_ACTION[inputs].astype(np.int64), inputs))
     except KeyboardInterrupt:
         raise Interrupted(solution(run)) from None
     return solution(run)
+
+
+def _better_on_grid(
+    level: Level,
+    search: GuidedSearch,
+    run: WinningRun,
+    settings: SolveSettings,
+    budgets: tuple[FrameBudget, FrameBudget],
+    bar: Any,
+) -> Iterator[WinningRun]:
+    """Yield runs with one action per decision, the last of which is best for the objective.
+
+    run: first run.  budgets: for shorter runs, and for those with more or less gold, or a higher score.
+    """
+    (shortening, collecting), objective, seed = budgets, settings.objective, settings.seed
+    searched, guided = level, search
+    if objective == LOW_GOLD:
+        _stage(bar, "avoiding gold", collecting.left)
+        for less in _avoid_gold(level, search, run, seed, collecting.share(AVOIDING_SHARE)):
+            yield (run := less)
+        searched = fenced(level, gold_taken(level, run.inputs))
+        guided = GuidedSearch(searched, search.agent, search.rng, search.threads)
+    _stage(bar, f"shortening {len(run.inputs)} frames", settings.polish)
+    for shorter in _shortened(searched, guided, run, seed, shortening):
+        yield (run := shorter)
+    if guided is not search:
+        search.evaluated += guided.evaluated
+    if objective in (SCORE, ALL_GOLD):
+        _stage(bar, "collecting gold", collecting.left)
+        yield from _better_runs(level, search, run, objective, seed, collecting)
+
+
+def _shortened(
+    level: Level, search: GuidedSearch, run: WinningRun, seed: int, budget: FrameBudget
+) -> Iterator[WinningRun]:
+    """Yield shorter and shorter runs."""
+    best = _planned_run(search, run, seed, budget.part(int(PLANNER_SHARE * budget.left))) or run
+    yield best
+    for shorter in _shorter_runs(search, best, budget.part(GUIDED_FRAMES)):
+        yield (best := shorter)
+    yield from _better_runs(level, search, best, TIME, seed, budget)
+
+
+def gold_taken(level: Level, inputs: np.ndarray) -> list[int]:
+    """Return the indices in ``level.records`` of the gold that a run collects."""
+    run = simulate(level, inputs)
+    active = is_active(run.entity_state[-1, run.entities[:, 0] == kinds.GOLD])
+    return np.flatnonzero(level.records[:, 0] == kinds.GOLD)[active == 0].tolist()
+
+
+def fenced(level: Level, allowed: Sequence[int]) -> Level:
+    """Return a copy of a level with mines in place of gold, except for the gold ``allowed`` (indices of records).
+
+    A mine is smaller than gold, so runs that win on this level also win on ``level``, and rarely collect other gold.
+    """
+    records = level.records.copy()
+    replaced = np.setdiff1d(np.flatnonzero(records[:, 0] == kinds.GOLD), allowed)
+    records[replaced, 0] = kinds.MINE
+    return Level(level.tiles, records, level.name, level.exit_count, level.ball_count)
+
+
+def _avoid_gold(
+    level: Level, search: GuidedSearch, run: WinningRun, seed: int, budget: FrameBudget
+) -> Iterator[WinningRun]:
+    """Yield runs that collect less and less gold: first a run without gold, then without single pieces."""
+    taken = gold_taken(level, run.inputs)
+    attempts = [taken, *([piece] for piece in taken)]
+    for number, avoided in enumerate(attempts):
+        allowed = [piece for piece in taken if piece not in avoided]
+        part = budget.share(1 / (len(attempts) - number) if number else 0.5)
+        if len(allowed) == len(taken) or not part.left:
+            continue
+        guided = GuidedSearch(fenced(level, allowed), search.agent, search.rng, search.threads)
+        found, _ = find(guided, seed, part) if guided.bank.reachable[0] else (None, "")
+        search.evaluated += guided.evaluated
+        if found is not None:
+            taken = gold_taken(level, found.inputs)
+            yield found
 
 
 def _losses(level: Level, agent: GuidePolicy, seed: int) -> list[Loss]:
@@ -180,28 +261,26 @@ def _losses(level: Level, agent: GuidePolicy, seed: int) -> list[Loss]:
 
 
 def _better_runs(
-    level: Level, run: PlannedRun, objective: str, frame_skip: int, seed: int, budget: FrameBudget
-) -> Iterator[PlannedRun]:
+    level: Level, search: GuidedSearch, run: WinningRun, objective: str, seed: int, budget: FrameBudget
+) -> Iterator[WinningRun]:
     """Yield runs that are better and better for the objective, within the budget."""
-    simulated = run.simulated
     if not budget.left:
         return
-    for better in better_runs(level, run, objective, frame_skip, budget=budget.left, seed=seed):
+    known, simulated = verified(search.bank, run, None, 0), 0
+    for better in better_runs(level, known, objective, search.agent.frame_skip, budget=budget.left, seed=seed):
         budget.spend(better.simulated - simulated)
         simulated = better.simulated
-        yield better
+        yield WinningRun(better.actions, better.inputs)
         if not budget.left:
             return
 
 
-def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:
-    """Start a stage of a progress bar; return its update function."""
-    if bar is None:
-        return lambda frames: None
-    bar.set_description(title)
-    bar.reset()
-    bar.total = frames if frames < UNLIMITED // 2 else None  # also for what is left of an unlimited budget
-    return bar.update
+def _stage(bar: Any, title: str, frames: int) -> None:
+    """Start a stage of a progress bar."""
+    if bar is not None:
+        bar.set_description(title)
+        bar.reset()
+        bar.total = frames if frames < UNLIMITED // 2 else None  # also for what is left of an unlimited budget
 
 
 def find(search: GuidedSearch, seed: int, budget: FrameBudget) -> tuple[WinningRun | None, str]:

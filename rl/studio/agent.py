@@ -1,7 +1,7 @@
 """Agent for the studio: plays a checkpoint or an exported network and reports the network outputs of each decision."""
 
 import copy
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import repeat, tee
 from pathlib import Path
 from typing import Any
@@ -133,19 +133,16 @@ class LoadedAgent:
             foresight=policy.foresight,
         )
 
-    def _play_live(self, level: Level, seed: int, clock: str) -> Iterable[LiveDecision]:
-        """Play an episode live.  Raises AgentError for exported networks and recurrent policies.
-
-        With the measured clock, the episode ends before its decisions are returned, since displaying them takes time.
-        """
+    def _play_live(self, level: Level, seed: int, clock: str) -> Iterator[LiveDecision]:
+        """Play an episode live.  Raises AgentError for exported networks and recurrent policies."""
         policy = copy.deepcopy(self._policy)
         if isinstance(policy, OnnxPolicy) or (isinstance(policy, NppPolicy) and policy.memory is not None):
             raise AgentError(f"{self.name} cannot play live; give a checkpoint without GRU")
         guide = GuidePolicy(policy, self.frame_skip)
         if clock == MEASURED:
             load_kernels(guide)
-        decisions = LivePlayer(level, guide, seed, clock).decisions()
-        return list(decisions) if clock == MEASURED else decisions
+        player = LivePlayer(level, guide, seed, clock)
+        return player.decisions_in_time() if clock == MEASURED else player.decisions()
 
     def evaluate(
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from nppsim.errors import ConfigError
 from nppsim.io.files import locked, write_json, write_text
-from nppsim.io.reading import mismatch, read_json
+from nppsim.io.reading import read_json
 from nppsim.io.signals import child_process
 from nppsim.measure import machine, timing
 from nppsim.parallel.cluster import project_digest
@@ -177,9 +177,8 @@ def _write_or_check_plan(settings: ABSettings, folder: Path) -> None:
 
 def _read_plan(file: Path) -> dict:
     """Load plan.json, as written by ``_write_or_check_plan``; ResultsError if the file is damaged."""
-    stored: dict = read_json(file, ResultsError, "restore it, or begin again in another folder")
-    if wrong := mismatch(stored, {...: {}}):
-        raise ResultsError(f"{file}: is damaged: {wrong}; restore it, or begin again in another folder")
+    remedy = "restore it, or begin again in another folder"
+    stored: dict = read_json(file, ResultsError, remedy, shape={...: {}})
     return stored
 
 

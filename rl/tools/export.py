@@ -18,7 +18,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.gym.env import STARTER_LEVELS
 from nppsim.io.files import check_output_file, check_output_folder, write_bytes, write_json, write_text
-from nppsim.io.reading import mismatch, read_json
+from nppsim.io.reading import read_json
 from nppsim.levels.level_set import LevelSet
 from nppsim.report.pages import render_page
 from nppsim.settings import Parser, check_settings, same_setting, setting
@@ -187,10 +187,8 @@ def methods_of(path: Path) -> Tables:
 
     Raises ResultsError if the file is missing or contains no such results.
     """
-    data = read_json(path, ResultsError, "give the results.json of scripts/evaluate.py")
-    if wrong := mismatch(data, _EVALUATION):
-        raise ResultsError(f"{path}: no results of scripts/evaluate.py: {wrong}")
-    return dict(data["suites"])
+    remedy = "give the results.json of scripts/evaluate.py"
+    return dict(read_json(path, ResultsError, remedy, shape=_EVALUATION)["suites"])
 
 
 def published(config: object) -> object:

@@ -20,7 +20,7 @@ import torch
 
 from nppsim.errors import UserError
 from nppsim.io.files import append_text, write_text
-from nppsim.io.reading import mismatch, parse_json, read_bytes
+from nppsim.io.reading import parse_json, read_bytes
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.ppo.ppo import PPO
@@ -239,13 +239,11 @@ def read_trail(folder: Path) -> list[Row]:
         return []
     remedy = "delete the file, and compare without it"
     lines = read_bytes(path, TrailError, MAX_TRAIL_BYTES, remedy).split(b"\n")
-    rows = []
-    for number, line in enumerate(lines[:-1], 1):  # text after the last line break is an incomplete line
-        place = f"{path}, line {number}"
-        row = parse_json(line, place, TrailError, remedy)
-        if wrong := mismatch(row, {"update": int, "digests": {...: str}}):
-            raise TrailError(f"{place}: no line of a digest file ({wrong}); {remedy}")
-        rows.append(row)
+    shape = {"update": int, "digests": {...: str}}
+    rows = [
+        parse_json(line, f"{path}, line {number}", TrailError, remedy, shape)
+        for number, line in enumerate(lines[:-1], 1)  # text after the last line break is an incomplete line
+    ]
     return sorted(rows, key=lambda row: row["update"])
 
 

@@ -19,7 +19,7 @@ LENGTHS = (5, 32, 40, 70, 100, 900, 300)
 
 
 class Counter(torch.nn.Module):
-    """Remembers how many rows it has been shown since it began."""
+    """Counts the rows that it has been shown since its start."""
 
     memory = torch.nn.Identity()
 
@@ -66,7 +66,7 @@ def test_epoch_sequences_cover_rows_once_from_initial_states():
         assert (actions.numpy() == dataset.actions[batch]).all()
         assert (follows == (age % SEGMENT != 0)).all()
         assert (observations[RECURRENT_STATE][~follows, 0] == age[~follows]).all(), (
-            "one is remembered for each decision before"
+            "the cell has counted each earlier decision"
         )
         assert (batches.begins(batch) == np.flatnonzero(~follows.numpy())).all()
         assert (Counter().step(observations)[2][:, 0] == age + 1).all()

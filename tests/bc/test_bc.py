@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def toy_dataset(samples=2400, demonstrations=40, separable=True):
-    """The action is the largest of six inputs (or noise); it is often, not always, the one before."""
+    """The action is the index of the largest of six inputs (or random); it often equals the previous action."""
     rng = np.random.default_rng(0)
     actions = rng.integers(0, 6, samples)
     for i in range(1, samples):

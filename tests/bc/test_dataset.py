@@ -217,7 +217,7 @@ def test_build_too_large_raises_error_with_size():
 
 
 def say(path, name, value):
-    """Let a dataset say something else of itself."""
+    """Change an entry of a stored dataset's metadata."""
     with h5py.File(path, "a") as file:
         about = json.loads(file["about"][:].tobytes()) | {name: value}
         del file["about"]
@@ -299,4 +299,4 @@ def test_stacked_dataset_equals_queue_per_demonstration(tmp_path, stacking):
             for earlier in range(first, row + 1):
                 queue.append(single[key][earlier])
             np.testing.assert_array_equal(found[key][place], np.stack(queue))
-    assert plain.observe(order)["game_state"].shape == (len(plain), 26), "the dataset itself is as it was"
+    assert plain.observe(order)["game_state"].shape == (len(plain), 26), "the original dataset is unchanged"

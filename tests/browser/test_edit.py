@@ -167,6 +167,14 @@ def test_save_existing_file_asks_for_confirmation(page, studio, plain_folder, st
 
     save()
     page.wait_for_selector(".toast.good:has-text('Saved as mine')")
+    page.get_by_label("Title").fill("Höhle #1")
+    page.get_by_role("button", name="Save in a folder").click()
+    name = page.get_by_role("dialog").get_by_label("Name")
+    assert name.input_value() == "Höhle _1" and name.evaluate("field => field.validity.valid")
+    name.fill("a/b")
+    page.keyboard.press("Enter")
+    assert name.input_value() == "a/b" and not name.evaluate("field => field.validity.valid")  # the dialog stays open
+    page.keyboard.press("Escape")
     (file,) = plain_folder.glob("mine*")
     assert Level.load(file) == starter[0]
     page.keyboard.press("h")

@@ -19,7 +19,7 @@ from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.replays.score import score
 
-from browsing import DEADLINE_S, until
+from browsing import DEADLINE_S, from_store, until
 from worlds import corridor, moving_level, straight
 
 LEVELS = LevelSet.open(STARTER_LEVELS)
@@ -297,6 +297,22 @@ def test_planner_finds_unknown_par_and_stores_it(page, studio):
     page.wait_for_selector(f"dd.par:has-text('{par}')")
 
 
+def test_par_for_time_may_be_a_run_found_for_all_gold(page, studio):
+    page.goto(studio.at("levels"))
+    found = page.evaluate("""async () => {
+        const { addPlan, storedPars, storedPlan } = await import("/studio/static/js/store.js");
+        const add = (objective, frames, gold, by) =>
+            addPlan("x", objective, by, { inputs: new Uint8Array(frames), frames, gold });
+        await add("all-gold", 90, 2, "A");
+        const before = await storedPlan("x", "time");
+        await add("time", 100, 0, "T");
+        await add("score", 90, 2, "S");
+        const by = async (objective) => (await storedPlan("x", objective)).by;
+        return [before, await by("time"), await by("score"), await by("all-gold"), (await storedPars()).get("x")];
+    }""")
+    assert found == [None, "A", "S", "A", 90]
+
+
 def test_empty_studio_links_to_editor(page, studio):
     page.route("**/api/levels", lambda route: route.fulfill(json={"levels": [], "problems": []}))
     page.goto(studio.at("levels"))
@@ -312,6 +328,7 @@ def own_studio(start_studio, tmp_path_factory):
         writer.append(replay)
         writer.append(Replay(replay.level, np.concatenate([[0] * 9, replay.inputs]), name="late"))
         writer.append(Replay(LEVELS[3], [0] * 9, success=False))
+        writer.append(Replay(LEVELS[4], [0] * 9))  # its ending is unknown
     return start_studio("--replays", str(folder))
 
 
@@ -379,12 +396,40 @@ def test_page_and_leaderboard_survive_studio_restart(page, own_studio, start_stu
     page.faults.clear()  # connections that were refused meanwhile
 
 
-def test_page_without_token_asks_for_address(page, studio):
-    page.goto(studio.address.partition("?")[0])
-    page.fill("#lost input", studio.address)
+def test_page_without_token_asks_for_address(new_page, studio):
+    page, bare = new_page(), studio.address.partition("?")[0]
+    page.goto(bare)
+    page.fill("#lost input", f"{bare}?token=wrong")
     page.keyboard.press("Enter")
+    page.wait_for_selector("#lost:has-text('does not accept')")
+    other = page.context.new_page()
+    other.goto(studio.address)  # the first tab uses its token
+    page.wait_for_selector("a.card")
+    other.goto(bare)  # such as a copied link
+    other.wait_for_selector("a.card")
+    page.faults.clear()
+
+
+def test_unknown_address_is_reported(page, studio):
+    for view, message in (("nosuch", "no view “nosuch”"), ("play/%E0%A4%A", "no such level")):
+        page.goto(studio.at(view))
+        page.wait_for_selector(f".notice:has-text('{message}')")
+    page.goto(studio.at("levels/nosuch"))
+    page.wait_for_selector(".toast.bad:has-text('no category “nosuch”')")
     page.wait_for_selector("a.card")
     page.faults.clear()
+
+
+def test_forget_opened_levels_asks_for_confirmation(page, studio):
+    page.goto(studio.at("levels"))
+    page.wait_for_selector("a.card")
+    drop(page, "mine.map", straight(length=17).to_bytes())
+    page.wait_for_selector(".verdict:has-text('Ready')")
+    page.get_by_role("link", name="Levels").click()
+    for answer, left in (("Keep it", 1), ("Forget them", 0)):
+        page.get_by_role("button", name="Forget the opened level").click()
+        page.get_by_role("button", name=answer).click()
+        until(page, lambda: len(from_store(page, "ownLevels")) == left)  # noqa: B023
 
 
 def test_gallery_fits_phone_screen(new_page, studio):

@@ -144,6 +144,8 @@ def test_search_longer_stores_better_run_as_par_with_its_finder(page, start_stud
     page.wait_for_selector(f".card .par:has-text('{time}')")
     page.goto(studio.at(f"play/{LEVEL.fingerprint}"))
     page.wait_for_selector(f"dd.par:has-text('{time} by '):has-text(', not proved')")  # another may tie with it
+    name = "the planner" if by == "planner" else by
+    page.wait_for_selector(f".recorded-run:has-text('{name}'):has-text('{time}')")
 
 
 @needs_agents
@@ -292,6 +294,13 @@ def test_ready_message_on_small_screens_hides_nothing_of_level(new_page, studio)
         assert words in page.text_content(".verdict")
         message, level = (page.locator(part).bounding_box() for part in (".verdict", ".stage canvas"))
         assert message["y"] + message["height"] <= level["y"] and level["height"] > 150
+        page.get_by_role(
+            "button", name="Restart", exact=True
+        ).click()  # below the screen; then the stage is in view again
+        page.wait_for_selector(".verdict:has-text('Ready')")
+        until(page, lambda: page.evaluate("document.activeElement.tagName") == "CANVAS")  # noqa: B023
+        head, clock, level = (page.locator(part).bounding_box() for part in (".top", "#time", ".stage canvas"))
+        assert head["y"] + head["height"] <= clock["y"] and level["y"] + level["height"] <= page.viewport_size["height"]
 
 
 def test_play_names_of_other_runs_are_readable(page, studio):

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from nppsim.gym.env import STARTER_LEVELS
 from nppsim.levels.level import Level
 from nppsim.replays.replay import Replay
 from nppsim.studio.agent_registry import AgentRegistry
@@ -17,6 +18,8 @@ from nppsim.studio.library import Library
 from browsing import from_store, until
 from worlds import corridor
 
+FILES = [STARTER_LEVELS / "simplest" / f"00000{i}.map" for i in range(2)]
+LEVEL = Level.load(FILES[0])
 MAX_BYTES = 2 << 20
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
@@ -42,9 +45,12 @@ class _Files:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """The folder of a host, with the site in its folder ``sub/game``."""
+    """The folder of a host, with the site in its folder ``sub/game``.
+
+    It has few levels: the page draws each of them and searches for its par.
+    """
     root = tmp_path_factory.mktemp("host")
-    export(root / "sub" / "game", Library(), AgentRegistry())
+    export(root / "sub" / "game", Library(FILES), AgentRegistry())
     return root
 
 
@@ -73,12 +79,8 @@ def play(page, frames=20):
     page.keyboard.up("ArrowRight")
 
 
-def first_level():
-    return Library().levels()["levels"][0]["id"]
-
-
 def open_level(page, site, level=None):
-    page.goto(f"{site}#/play/{level or first_level()}")
+    page.goto(f"{site}#/play/{level or LEVEL.fingerprint}")
     page.wait_for_selector(".numbers")
 
 
@@ -108,8 +110,10 @@ def dropped(page, name, data):
     )
 
 
-def test_export_has_at_most_two_megabytes(exported):
-    assert sum(path.stat().st_size for path in exported.rglob("*") if path.is_file()) < MAX_BYTES
+def test_export_of_shipped_levels_has_film_and_at_most_two_megabytes(tmp_path):
+    export(tmp_path / "site", Library(), AgentRegistry())
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < MAX_BYTES
+    assert json.loads((tmp_path / "site" / "data" / "film.json").read_text())["run"]
 
 
 def test_page_in_a_sub_path_plays_a_level(page, site):
@@ -125,7 +129,7 @@ def test_page_reloads_and_plays_without_a_network_after_the_first_visit(page, ho
     host.stop()
     page.reload()
     page.wait_for_selector(".card")
-    assert page.locator(".card").count() == len(Library().levels()["levels"])
+    assert page.locator(".card").count() == len(FILES)
     open_level(page, site)
     play(page)
 
@@ -145,7 +149,7 @@ def test_page_shows_nothing_that_needs_a_server(page, site):
 
 
 def test_shipped_agent_plays_in_the_page(page, site):
-    page.goto(f"{site}#/watch/{first_level()}")
+    page.goto(f"{site}#/watch/{LEVEL.fingerprint}")
     page.get_by_text("vision_free_foresight").first.wait_for()
     page.locator(".player .clock").wait_for()
     until(page, lambda: "won" in page.inner_text(".watching"))
@@ -234,7 +238,9 @@ def test_two_tabs_store_runs_and_both_list_them(new_page, site):
     other.get_by_text("Stored in this browser").wait_for()
     wait_for_runs(page, site, "third", "second", "first")
     other.goto(f"{site}#/replays")
-    other.get_by_role("button", name="Remove: second").click()
+    for answer in ("Keep it", "Remove"):
+        other.get_by_role("button", name="Remove: second").click()
+        other.locator("dialog").get_by_role("button", name=answer).click()
     until(page, lambda: page.locator("table.runs tbody th").all_inner_texts() == ["third", "first"])
 
 
@@ -291,8 +297,8 @@ def test_phone_plays_by_touch_without_horizontal_scrolling(new_page, site):
 
 
 def test_level_file_of_the_page_equals_the_level(page, site, tmp_path):
-    page.goto(f"{site}#/edit/{first_level()}")
+    page.goto(f"{site}#/edit/{LEVEL.fingerprint}")
     with page.expect_download() as download:
         page.get_by_role("button", name="Save as file").click()
     download.value.save_as(tmp_path / "saved.map")
-    assert Level.load(tmp_path / "saved.map").fingerprint == first_level()
+    assert Level.load(tmp_path / "saved.map").fingerprint == LEVEL.fingerprint

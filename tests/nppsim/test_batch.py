@@ -393,7 +393,7 @@ def test_path_fields_of_two_levels_are_not_mixed():
 
 
 def test_path_fields_of_44_doors_depend_on_every_door():
-    """The two states of the doors have equal hashes of 42 bits, by which they used to be distinguished."""
+    """Two states of the doors that have equal 42-bit hashes."""
     doors = [((24 + 2 * k, 46), (25 + 2 * k, 44), 0) for k in range(44)]
     level = corridor(20, 120, 140, locked_doors=doors)
     states = [np.array([*f"{bits:044b}"], np.uint8) for bits in (9086538054992, 1658169512958)]

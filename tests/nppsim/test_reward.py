@@ -112,7 +112,7 @@ SHAPED = [
 @pytest.mark.parametrize(("world", "actions", "outcome"), SHAPED)
 @pytest.mark.parametrize("potential", [PATH_SHAPING, STRAIGHT_LINE_SHAPING])
 def test_shaping_discounted_sum_telescopes(world, actions, outcome, potential):
-    """Across the switch and across opening doors; the potential of a terminal state is 0."""
+    """Including the touch of the switch and opening doors; the potential of a terminal state is 0."""
     config = RewardConfig(**{**vars(ONLY_SHAPING), "potential": potential})
     total, decisions, first, last, got = shaped_run(WORLDS[world], actions, config=config)
     assert got == outcome

@@ -467,7 +467,7 @@ def test_resolve_resume_cannot_start_the_retention_guard(folder):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "not JSON"), ("[]", "not a JSON object"), ("{}", "missing or unknown"), (None, "not a bucket name")],
+    [("{", "not JSON"), ("[]", "should be an object"), ("{}", "missing or unknown"), (None, "not a bucket name")],
 )
 def test_resolve_resume_with_unusable_configuration_raises(content, message, folder):
     if content is None:

@@ -1,4 +1,4 @@
-"""Distillation from a teacher, in a tiny world."""
+"""Distillation from a teacher on tiny levels."""
 
 import copy
 
@@ -46,7 +46,7 @@ def weights(policy):
 
 
 def test_teacher_equal_to_student_gives_zero_divergence():
-    """Were it asked about another state than the student is in, the two would differ."""
+    """If the teacher's observations were of another state, the outputs would differ."""
     student = make_policy(1)
     metrics = make_distiller(student, copy.deepcopy(student)).update()
     assert metrics["agreement"] == 1.0

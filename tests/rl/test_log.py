@@ -1,4 +1,4 @@
-"""The text log of an experiment outlives the terminal that it is shown on."""
+"""The text log of an experiment is complete after its terminal is closed."""
 
 import errno
 import re

@@ -71,7 +71,8 @@ def test_observation_space_vectors_within_finite_bounds():
 
 
 def test_step_observations_lie_within_bounds():
-    """Drones, thwumps, balls, pads, doors and lasers in a random level, played at random; with what kills and without."""
+    """Random play in a random level with drones, thwumps, balls, pads, doors and lasers; with and without deadly
+    entities."""
     env = NppEnv([mixed_level(seed, kinds=KINDS[seed]) for seed in range(6)], layout.ALL)
     rng = np.random.default_rng(0)
     for level in range(6):

@@ -66,7 +66,7 @@ def test_vector_env_equals_gymnasium_vector_of_single_envs(bank, mode):
 
 
 def test_autoreset_disabled_caller_resets(bank):
-    """The same as Gymnasium's own, with masks."""
+    """As Gymnasium's own vector environment, with reset masks."""
     reference = SyncVectorEnv([lambda: NppEnv(bank)] * 3, autoreset_mode=AutoresetMode.DISABLED)
     fast = NppVectorEnv(bank, 3, autoreset_mode="DISABLED")
     assert all(same(a, b) for a, b in zip(reference.reset(seed=1), fast.reset(seed=1), strict=True))

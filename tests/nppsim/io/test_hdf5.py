@@ -1,4 +1,4 @@
-"""HDF5 files from anywhere: what lies about its size, or leads elsewhere, is refused before it is read."""
+"""Untrusted HDF5 files: a false size or an external link is refused before data are read."""
 
 import zlib
 

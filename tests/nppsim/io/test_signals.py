@@ -1,4 +1,4 @@
-"""Signals in a block that must not be cut short."""
+"""Signals are delayed until the end of a critical section."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from nppsim.io.signals import child_process, deferred_signals
 
 @pytest.fixture(autouse=True)
 def usual(monkeypatch):
-    """Whoever runs the tests may ignore signals."""
+    """Default handlers, because the program that runs the tests may ignore signals."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():

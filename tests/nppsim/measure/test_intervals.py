@@ -1,4 +1,4 @@
-"""Intervals hold the truth as often as they say, on data whose truth is known."""
+"""Confidence intervals have their nominal coverage on data with a known mean."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_interval_solves_defining_equation():
 
 
 def coverage(draw, interval, truth, rounds=200):
-    """Share of ``rounds`` data sets whose interval holds the truth."""
+    """Share of ``rounds`` data sets whose interval contains the true value."""
     rng = np.random.default_rng(2)
     bounds = (interval(draw(rng)) for _ in range(rounds))
     return sum(low <= truth <= high for low, high in bounds) / rounds
@@ -82,7 +82,7 @@ def levels_that_differ(rng, seeds=1, levels=60, episodes=10, seed_sd=0.0):
 
 
 def test_episodes_on_one_level_are_not_independent():
-    """Wilson's interval takes them for so, and is far too narrow; the bootstrap over levels is not."""
+    """Wilson's interval treats them as independent and is far too narrow; the bootstrap over levels is not."""
     assert coverage(levels_that_differ, lambda wins: wilson(wins.sum(), wins.size * 10), 0.5) < 0.6
     assert 0.9 <= coverage(levels_that_differ, lambda wins: bounds(wins / 10), 0.5) <= 0.99
 
@@ -106,7 +106,7 @@ def test_seeds_that_differ_widen_the_interval():
 
 
 def test_seeds_that_do_not_differ_hardly_widen_it():
-    """Their means over levels differ by chance: counted once, not twice."""
+    """The variance of the seeds' means over levels is part of the variance over levels and is not counted twice."""
     rng = np.random.default_rng(5)
     wins = rng.binomial(1, rng.beta(2, 0.5, 400), (3, 400))
     low, high = bounds(wins)
@@ -134,7 +134,7 @@ def test_mean_over_levels_weights_levels_and_seeds_equally():
 
 
 def test_two_seeds_on_two_levels_by_hand():
-    """One of two is left out, so each redraw is the mean of one level plus the effect of one seed, here 0.2 or 0.3, ± 0.1."""
+    """A redraw has one of two levels and seeds: the mean of a level, here 0.2 or 0.3, plus the effect of a seed, ± 0.1."""
     found = mean_over_levels([[0.1, 0.2], [0.3, 0.4]])
     assert (found.value, found.low, found.high) == pytest.approx((0.25, 0.1, 0.4))
 

@@ -143,7 +143,7 @@ def test_foresight_leaves_state_unchanged():
 
 @pytest.mark.parametrize(("seed", "frame_skip"), [(0, 4), (1, 4), (2, 1), (3, 7), (4, HORIZON)])
 def test_foresight_independent_of_previous_calls(seed, frame_skip):
-    """One simulator keeps what the last decision's branches have shown; the other has always looked at another state."""
+    """One simulator reuses branches of the last decision; the other one observed another state before."""
     level = mixed_level(seed) if seed % 2 else random_level(seed, 0.2, num_entities=30)
     going_on, afresh = (simulator(level, frame_skip=frame_skip) for _ in range(2))
     begin, rng = afresh.snapshot(0), np.random.default_rng(seed)

@@ -175,7 +175,7 @@ def test_action_mask_excludes_only_ineffective_jumps(seed, frame_skip):
 
 
 def test_action_mask_wall_excludes_nothing():
-    """It is felt from a tenth of a pixel away, behind one-sided tiles too: towards it there may be somewhere to go."""
+    """A wall is detected at 0.1 px distance, also behind one-sided tiles; moving towards it may be possible."""
     sim = BatchSimulator([corridor(spawn=10)], 1, observations=("state",))
     sim.reset()
     for _ in range(20):

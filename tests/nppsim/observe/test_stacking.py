@@ -30,7 +30,7 @@ class NaiveStacks:
         self.queues = [{} for _ in range(num_envs)]
 
     def begin(self, env, frame):
-        """An episode begins: frame, key -> array, is the first that is seen."""
+        """Begin an episode; frame: its first observation, key -> array."""
         for key, value in frame.items():
             frames = self.stacking.frames(key)
             first = value.copy() if self.stacking.padding == "repeat" else np.zeros_like(value)
@@ -92,7 +92,7 @@ def test_stacks_at_start_repeat_first_frame_with_mask():
 
 @pytest.mark.parametrize("stacking", SETTINGS, ids=lambda stacking: stacking.name)
 def test_simulator_stacks_equal_queue(stacking):
-    """Through wins, deaths and time-outs; and a simulator that is put back in the middle shows the same again."""
+    """Through wins, deaths and time-outs; a simulator restored to an earlier state has the same stacks again."""
     sim = BatchSimulator(LEVELS, 5, observations=KEYS, stacking=stacking, threads=1)
     rng, naive = np.random.default_rng(0), NaiveStacks(stacking, 5)
     sim.reset()

@@ -32,7 +32,7 @@ def fresh(env):
 
 @pytest.mark.parametrize("level", [mixed_level(3), mixed_level(4, kinds=(5, 14, 16, 26)), LEVELS[0]], ids=str)
 def test_incremental_pictures_equal_full_redraw(level):
-    """But for what lies above what, and for rounding where movers are laid over the background."""
+    """Except for the order of overlapping objects, and for rounding where movers are blended with the background."""
     env = NppEnv([level], render_mode="rgb_array", render_size=(528, 300))
     env.reset(seed=0)
     rng = np.random.default_rng(0)

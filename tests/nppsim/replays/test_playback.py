@@ -111,7 +111,7 @@ def test_find_files_uppercase_suffixes(tmp_path):
 
 
 def test_find_files_recognises_replays_by_content(tmp_path, capsys):
-    """As a level, its inputs would become records, and its tiles shift."""
+    """Otherwise a replay would be read as a level, with its inputs as records and shifted tiles."""
     replay = Replay(LEVEL, BLOWN_UP.inputs, success=False)
     folder = tmp_path / "my.h5.d"
     folder.mkdir()

@@ -65,14 +65,27 @@ def test_copy_under_another_title_is_shown_with_it(tmp_path):
     replace(official, title="").save(tmp_path / "renamed.map")
     library = Library([tmp_path])
     cards = {card["name"]: card["id"] for card in library.levels()["levels"]}
-    assert set(cards) == {"official", "my copy", "renamed"}
-    assert len(set(cards.values())) == 3
+    assert set(cards) == {"official", "my copy", "renamed", "official (same)"}
+    assert len(set(cards.values())) == 4
     for name, id in cards.items():
         document = library.document(id)
         assert (document["id"], document["name"]) == (id, name)
-        assert document["title"].strip() in (name, "")
+        assert document["title"].strip() in (name.removesuffix(" (same)"), "")
     ids = list(cards.values())
     assert [library.document(id)["next"] for id in ids] == [*ids[1:], None]
+
+
+def test_file_given_twice_is_shown_once(tmp_path):
+    straight().save(tmp_path / "a.map")
+    (tmp_path / "pack.txt").write_text(2 * f"{to_line(replace(straight(), title='twice'))}\n")
+    places = [tmp_path, tmp_path / "a.map", f"{tmp_path}/../{tmp_path.name}/pack.txt"]
+    cards = Library(places).levels()["levels"]
+    assert [card["name"] for card in cards] == ["a", "twice", "twice (pack 1)"]
+
+
+def test_file_name_with_number_sign_is_shown_in_full(tmp_path):
+    straight().save(tmp_path / "étoile #2.v1.map")
+    assert [card["name"] for card in Library([tmp_path]).levels()["levels"]] == ["étoile #2.v1"]
 
 
 @pytest.mark.parametrize("data", [b"PK\3\4", b"\x89PNG", b"$cut#000000", b"\x89HDF"])
@@ -124,7 +137,9 @@ def test_replays_listed_and_shown(page, winning, tmp_path):
         writer.append(winning)
     of_set = Library(replays=[tmp_path / "set.h5"])
     assert [one["label"] for one in of_set.replays()["replays"]] == ["first", "set 1"]
+    listed = of_set.levels()
     replay, _ = of_set.replay(0)
+    assert of_set.levels() == listed  # the gallery shows the same levels after a replay was watched
     assert replay.level == corridor() and of_set.document(corridor().fingerprint)["id"] == corridor().fingerprint
 
 

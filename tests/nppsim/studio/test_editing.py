@@ -43,7 +43,8 @@ def test_save_only_in_plain_folders_and_replace_on_confirmation(folder_page):
     assert Level.load(plain / "one.map") == corridor()
     assert page.post("edit/save", wish(name="three.level")) == {"saved": "three.level"}
     assert (plain / "three.level").read_text().startswith("nppsim level")
-    assert sorted(file.name for file in plain.iterdir()) == ["one.map", "three.level", "two.map"]
+    assert page.post("edit/save", wish(name="Höhle 洞")) == {"saved": "Höhle 洞.map"}
+    assert {file.name for file in plain.iterdir()} == {"one.map", "three.level", "two.map", "Höhle 洞.map"}
 
 
 def test_run_names_lose_only_file_suffixes():
@@ -61,7 +62,7 @@ def test_replaced_level_is_not_listed(tmp_path):
         library.document(straight().fingerprint)
 
 
-@pytest.mark.parametrize("name", ["../two", "/tmp/two", ".two", "", "a/b", "a\\b", "two\0", "x" * 81, "é"])
+@pytest.mark.parametrize("name", ["../two", "/tmp/two", ".two", "", "a/b", "a\\b", "two\0", "x" * 81, "-a", "#1"])
 def test_save_name_cannot_leave_folder(folder_page, name):
     page, plain = folder_page
     assert "not a valid name" in page.post("edit/save", wish(name=name), 400)["error"]

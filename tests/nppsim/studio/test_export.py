@@ -1,13 +1,17 @@
 """The exported site as files; tests/browser/test_site.py opens it."""
 
+import json
+
+import numpy as np
 import pytest
 
 from nppsim.errors import ConfigError
+from nppsim.replays.replay import Replay
 from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.export import export
 from nppsim.studio.library import Library
 
-from worlds import straight
+from worlds import corridor, straight
 
 
 def test_export_again_replaces_its_files_and_keeps_others(levels, tmp_path):
@@ -21,6 +25,17 @@ def test_export_again_replaces_its_files_and_keeps_others(levels, tmp_path):
     assert (site / "data" / "mine.txt").read_text() == "mine"
     assert len(before - after) == 1  # the other level
     assert after - before == {site / "data" / "mine.txt"}
+
+
+def test_export_writes_level_of_replay_that_gallery_lacks(levels, tmp_path):
+    Replay(corridor(), np.full(20, 2, np.uint8), success=False).save(tmp_path / "run.replay")
+    library = Library([levels], [tmp_path / "run.replay"])
+    listed = {card["id"] for card in library.levels()["levels"]}
+    export(tmp_path / "site", library, AgentRegistry([], None))
+    data = tmp_path / "site" / "data"
+    run = json.loads((data / "replays-0-run.json").read_text())
+    assert run["level"] == corridor().fingerprint not in listed
+    assert json.loads((data / f"levels-{run['level']}.json").read_text())["id"] == run["level"]
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "worker.js"])

@@ -97,6 +97,24 @@ def test_read_shipped_levels_equals_python(tmp_path):
     assert read(*files) == [expected(file) for file in files]
 
 
+def test_title_of_any_characters_equals_python(tmp_path):
+    files = []
+    for i, title in enumerate(("Höhle #1 🎉", 60 * "é🎉", "$dollar#")):
+        level = replace(corridor(), title=title)
+        texts = {".map": level.to_bytes(), ".level": level.to_text().encode(), ".txt": to_line(level).encode()}
+        for suffix, data in texts.items():
+            files.append(tmp_path / f"{i}{suffix}")
+            files[-1].write_bytes(data)
+    data = bytearray(corridor().to_bytes())
+    data[38:42] = b"\x93\xe9\x81\x94"  # Windows-1252, with an undefined byte
+    files.append(tmp_path / "old.map")
+    files[-1].write_bytes(data)
+    for encoding in ("utf-8-sig", "utf-16", "cp1252"):
+        files.append(tmp_path / f"{encoding}.txt")
+        files[-1].write_bytes(f"{to_line(replace(corridor(), title='é “#”'))}\r\n".encode(encoding))
+    assert read(*files) == [expected(file) for file in files]
+
+
 def test_read_replays_of_each_format_equals_python(tmp_path):
     files = []
     for (place, _), format in zip(

@@ -30,7 +30,7 @@ def sampler_of(name, categories=CATEGORIES, seed=0, **more):
 
 
 def play(sampler, seed, updates=3, episodes=60):
-    """Draw, win some, and learn from that."""
+    """Draw levels, win some of them, and update the strategy."""
     rng = np.random.default_rng(seed)
     for _ in range(updates):
         levels = sampler.draw(episodes)
@@ -253,7 +253,7 @@ def started(name="uniform", num_envs=4, resumed=False, threads=1):
 
 
 def step(sampler, sim, steps=40):
-    """Run to the right; episodes that ended."""
+    """Run to the right for some decisions; return the number of ended episodes."""
     ended = 0
     for _ in range(steps):
         sim.step(np.full(sim.num_envs, 2))
@@ -271,7 +271,7 @@ def test_update_draws_next_levels_again():
     sampler.strategy.place = 2
     sampler.update(sim)
     assert not np.array_equal(before, sampler.probabilities())
-    assert (sim.next_level == 2).sum() >= 12, "what waits was drawn by the new shares"
+    assert (sim.next_level == 2).sum() >= 12, "levels drawn in advance follow the new shares"
     step(sampler, sim, 60)
     assert sampler.metrics()["curriculum/lag_updates"] == 0
 
@@ -338,7 +338,7 @@ def test_load_state_dict_with_running_episodes_continues_identically():
 
 
 class Failures(Strategy):
-    """Levels in proportion to how often they were lost."""
+    """Strategy that draws levels in proportion to their number of losses."""
 
     saved = ("lost",)
 

@@ -1,4 +1,4 @@
-"""Chances of levels are those of each strategy's definition, worked out episode by episode."""
+"""Probabilities of levels equal the definition of each strategy, computed episode by episode."""
 
 import numpy as np
 import pytest
@@ -13,8 +13,9 @@ UPDATES = 20
 
 
 def plain_learnability(sampler, history):
-    """p (1 - p) of each level, expected under a Beta posterior: 20 episodes' worth of its cell's success, and its own, which
-    count half after 20 episodes per level of the cell, the cell's after 300."""
+    """p (1 - p) of each level, expected under a Beta posterior.  Its prior is the success of the level's cell with the
+    weight of 20 episodes.  Counts of a level halve every 20 episodes per level of the cell, those of the cell every
+    300."""
     cell, count = sampler.levels.cell, len(sampler.levels)
     cell_won, cell_played = np.zeros(sampler.levels.cells), np.zeros(sampler.levels.cells)
     won, played = np.zeros(count), np.zeros(count)
@@ -34,7 +35,7 @@ def plain_learnability(sampler, history):
 
 
 def plain_replay(sampler, history):
-    """By the rank of how far the critic was off, and by age; levels that were never played, evenly."""
+    """By rank of the mean size of advantages and by age; levels that were never played have equal probabilities."""
     config, count, now = sampler.config, len(sampler.levels), len(history)
     score, last = np.zeros(count), np.full(count, -1)
     for update, (levels, _, advantage) in enumerate(history, 1):
@@ -52,7 +53,7 @@ def plain_replay(sampler, history):
 
 
 def plain_progress(sampler, history):
-    """The distance of a fast and a slow running average of each level's success, as it stands out among the others."""
+    """Difference of a fast and a slow running average of each level's success, relative to those of the other levels."""
     preset, count = Preset.of(sampler.config), len(sampler.levels)
     outcomes = [[] for _ in range(count)]
     for levels, wins, _ in history:

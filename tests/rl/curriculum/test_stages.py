@@ -1,4 +1,4 @@
-"""The strategy "stages" as its rules say."""
+"""The rules of the strategy "stages"."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def level_of(sampler, stage):
 
 
 def play(sampler, stage, wins, running=0, began=None):
-    """An update's worth of episodes of one stage."""
+    """Play as many episodes of one stage as an update has."""
     levels = [level_of(sampler, stage)] * len(wins)
     sampler.record(levels, wins, began=None if began is None else np.full(len(wins), began))
     busy = np.full(running, level_of(sampler, stage))
@@ -37,7 +37,7 @@ def play(sampler, stage, wins, running=0, began=None):
 
 
 def wins(count, share):
-    """So many outcomes with about this share of wins, evenly spread."""
+    """Outcomes with about this share of wins, evenly distributed."""
     return (np.arange(1, count + 1) * share).astype(int) > (np.arange(count) * share).astype(int)
 
 
@@ -101,7 +101,8 @@ def test_only_episodes_that_began_in_a_stage_count_for_it():
 
 
 def test_luck_does_not_end_a_stage():
-    """At a constant success .05 below the threshold fewer than 5 % of 200 runs pass within 20,000 episodes."""
+    """With a success rate of .05 below the threshold, fewer than 5 % of 200 runs complete the stage within 20,000
+    episodes."""
     config = replace(PLAIN, threshold=0.7, early_advancement=True, trend_advancement=True)
     rng, passed = np.random.default_rng(0), 0
     levels = Levels.of(["simplest", "simpler"])

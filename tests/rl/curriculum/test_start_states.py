@@ -1,4 +1,4 @@
-"""Start states: where episodes begin, what counts, and that all of it goes on after a resume or in another bank."""
+"""Start states: where episodes begin, which results count, and resumption, also with another bank."""
 
 from functools import cache
 
@@ -50,7 +50,7 @@ def made(levels=LEVELS, num_envs=8, strategy="uniform", runs=None, seed=0, begin
 
 
 def play(sampler, sim, decide, steps):
-    """Records of the episodes that ended, and whether they began where the level does."""
+    """Return the records of ended episodes, and whether each began at the true start of its level."""
     ended, true = [], []
     for _ in range(steps):
         actions = decide(sampler)
@@ -63,7 +63,7 @@ def play(sampler, sim, decide, steps):
 
 
 def helped(sampler):
-    """Wins from start states, and never from the true start."""
+    """Win episodes from start states, and none from the true start."""
     return np.where(sampler.starts.began > 0, RIGHT, NOTHING)
 
 
@@ -132,15 +132,15 @@ def test_wins_from_level_start_reduce_start_states():
 
 
 def test_best_attempt_becomes_a_start_state():
-    """It runs for 10 decisions only, then waits; each time from where the time before has led."""
+    """The policy runs for 10 decisions and then waits; each episode begins where the previous best one ended."""
     sampler, sim = made(levels=[corridor(door=80)], runs={}, num_envs=4)
     won = []
 
-    def short_of_breath(sampler):
+    def run_briefly(sampler):
         return np.where(sim.state.progress["decisions"][:4] < 10, RIGHT, NOTHING)
 
     for _ in range(40):
-        ended, true = play(sampler, sim, short_of_breath, 300)
+        ended, true = play(sampler, sim, run_briefly, 300)
         won.append(((ended["outcome"] == WON) & ~true).sum())
         assert not ((ended["outcome"] == WON) & true).any()
         sampler.update(sim)
@@ -154,7 +154,7 @@ def test_best_attempt_becomes_a_start_state():
 
 @pytest.mark.parametrize("better", [0, 1])
 def test_end_two_episodes_of_one_level_stores_the_better(better):
-    """Whichever environment it was in: a win before an attempt, and of attempts the one that came further."""
+    """In any environment: a win is preferred to an attempt, and an attempt with more progress to one with less."""
     level = LEVELS[0].fingerprint
     for win in (True, False):
         sampler, sim = made(runs={}, num_envs=2)
@@ -239,7 +239,7 @@ def test_load_state_dict_draws_same_start_states(strategy):
 
 
 def test_attach_other_bank_keeps_runs_of_common_levels():
-    """Levels have other places, one is new, one is gone for now."""
+    """In the other bank, levels have other indices, one is new and one is missing."""
     sampler, sim = made()
     play(sampler, sim, helped, 300)
     state = stored(sampler.starts.state_dict())

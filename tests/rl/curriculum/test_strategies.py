@@ -1,4 +1,4 @@
-"""Learnability, prioritised replay and learning progress: what they draw."""
+"""Probabilities of levels: learnability, prioritised level replay and learning progress."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def made(strategy, categories, **settings):
 
 
 def play(sampler, outcomes):
-    """An update; outcomes: level -> wins, in order."""
+    """One update; outcomes: level -> wins, in order."""
     levels = [level for level, won in outcomes.items() for _ in won]
     sampler.record(levels, [one for won in outcomes.values() for one in won])
     sampler.learn()
@@ -51,9 +51,9 @@ def test_level_with_few_episodes_uses_statistics_of_its_cell():
     strategy = sampler.strategy
     play(sampler, {level: [True] * 20 for level in range(1, 10)} | {0: [False]})
     variance = strategy.expected_variance()
-    assert variance[0] < 0.15, "one loss in a cell that is always won is no news"
+    assert variance[0] < 0.15, "after one loss in a cell that is always won, the level is expected to be won"
     assert variance[0] > variance[1:10].max()
-    assert variance[20] > 0.2, "another third was never played"
+    assert variance[20] > 0.2, "no level of this cell was played"
 
 
 def test_old_outcomes_are_forgotten():
@@ -70,16 +70,9 @@ def test_old_outcomes_are_forgotten():
 
 
 def learn(sampler, advantages):
-    """An update; advantages: level -> of its decisions."""
+    """One update; advantages: level -> advantages of its decisions."""
     decided = np.array([level for level, row in advantages.items() for _ in row])
     sampler.learn(decided=decided, advantages=np.array([x for row in advantages.values() for x in row], np.float32))
-
-
-def test_levels_are_ranked_by_how_far_the_critic_was_off():
-    sampler = made("plr", ["simplest"] * 4)
-    learn(sampler, {0: [0.1, -0.1], 1: [-2, 2], 2: [0.5], 3: [1.0]})
-    wanted = np.array([1 / 4, 1, 1 / 3, 1 / 2]) / (1 + 1 / 2 + 1 / 3 + 1 / 4)
-    assert sampler.probabilities() == pytest.approx((1 - STALENESS_SHARE) * wanted + STALENESS_SHARE / 4)
 
 
 @settings(deadline=None, max_examples=50)
@@ -103,7 +96,7 @@ def test_incremental_ranks_equal_sorted_ranks(updates):
         assert sampler.probabilities() == pytest.approx(wanted)
 
 
-def test_positive_scores_leave_disappointments_out():
+def test_positive_scores_ignore_negative_advantages():
     sampler = made("plr", ["simplest"] * 2, replay_score="positive")
     learn(sampler, {0: [-5, -5], 1: [0.1, 0.1]})
     assert sampler.strategy.score.tolist() == pytest.approx([0, 0.1])
@@ -119,7 +112,7 @@ def test_unplayed_levels_first_and_stale_levels_replayed():
     assert sampler.probabilities()[0] > wanted
 
 
-def test_how_much_goes_by_age_can_be_set():
+def test_replay_staleness_sets_share_of_draws_by_age():
     sampler = made("plr", ["simplest"] * 4, replay_staleness=1.0)
     learn(sampler, {level: [1.0] for level in range(4)})
     learn(sampler, {0: [9.0], 1: [9.0]})
@@ -147,28 +140,6 @@ def test_levels_on_which_success_changes_are_drawn_more():
     assert sampler.probabilities()[:3].sum() > 0.8
 
 
-def averages(won, rate):
-    """By the definition: the mean with weights that fall by 1 - rate per episode."""
-    weights = (1 - rate) ** np.arange(len(won))[::-1]
-    return float(weights @ won / weights.sum())
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=25), max_size=6))
-def test_averages_independent_of_episodes_per_update(updates):
-    sampler = made("learning_progress", ["simplest"] * 3)
-    for some in updates:
-        sampler.record([level for level, _ in some], [won for _, won in some])
-        sampler.learn()
-    strategy = sampler.strategy
-    for level in range(3):
-        won = np.array([w for some in updates for one, w in some if one == level], float)
-        assert strategy.played[level] == len(won)
-        if len(won):
-            assert strategy.success_of(np.array([level]))[0] == pytest.approx(averages(won, 0.1))
-            assert strategy.first[level] == pytest.approx(won[:10].mean())
-
-
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 11), st.booleans()), max_size=60), max_size=12))
 def test_pool_keeps_size_and_forgets_removed_levels(updates):
@@ -185,7 +156,7 @@ def test_pool_keeps_size_and_forgets_removed_levels(updates):
         assert not strategy.scores()[outside].any()
 
 
-def test_levels_enter_the_pool_in_place_of_those_that_teach_least():
+def test_levels_enter_the_pool_in_place_of_those_with_the_lowest_score():
     sampler = made("learning_progress", ["simplest"] * 12, active_levels=4, uniform_share=0.5)
     strategy = sampler.strategy
     inside, outside = np.flatnonzero(strategy.active), np.flatnonzero(~strategy.active)
@@ -243,14 +214,8 @@ def test_learning_progress_reweighting_has_no_pole():
         assert strategy.scores()[0] < 0.2
 
 
-def test_learning_progress_levels_without_a_score_get_the_mean_weight():
-    sampler = made("learning_progress", ["simplest"] * 100, uniform_share=0.0)
-    play(sampler, {level: [True] * 10 + [False] * 5 for level in range(90)})
-    assert sampler.probabilities()[90:].sum() < 0.3
-
-
 def progress(**settings):
-    """The strategy with two levels, of which one rises from 5 % by two points, the other one as much from 90 %."""
+    """Strategy with two levels, whose success rises by two points from 5 % and from 90 %."""
     strategy = made("learning_progress", ["simplest"] * 2, **settings).strategy
     strategy.played[:], rate = 1000, strategy.preset.timescale
     for average, success, speed in (
@@ -261,7 +226,7 @@ def progress(**settings):
     return strategy
 
 
-def test_early_progress_counts_more_where_that_is_asked_for():
+def test_lp_early_weights_progress_at_low_success():
     assert progress().scores() == pytest.approx([0.02, 0.02], rel=1e-3)
     first, late = progress(lp_early=0.1).scores()
     by_definition = [0.9 * p / (p + 0.1 * (1 - 2 * p)) for p in (0.07, 0.05)]
@@ -291,7 +256,7 @@ def test_amplification_sharpens_draws():
     assert 0.25 < highest(0.1) < 0.3 < highest(1) < highest(10)
 
 
-def test_scores_count_from_so_many_episodes_on():
+def test_levels_have_a_score_after_min_samples_episodes():
     for least, counts in ((3, True), (4, False)):
         sampler = made("learning_progress", ["simplest"] * 2, lp_min_samples=least)
         play(sampler, {0: [False, True, True], 1: [True] * 3})
@@ -299,7 +264,7 @@ def test_scores_count_from_so_many_episodes_on():
         assert bool(np.ptp(sampler.probabilities()) > 0) is counts
 
 
-def test_learning_progress_own_rates_replace_those_of_the_preset():
+def test_given_rates_replace_those_of_the_preset():
     own = {"lp_timescale": 0.5, "lp_slow": 0.25}
     sampler = made("learning_progress", ["simplest"], preset="stable", **own)
     play(sampler, {0: [False, True]})

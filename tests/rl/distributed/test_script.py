@@ -1,4 +1,4 @@
-"""A training of several processes as a user begins it, one of which is killed on the way."""
+"""Training in several processes from the command line; one process is killed during it."""
 
 import os
 import signal
@@ -68,7 +68,7 @@ def test_torchrun_restart_after_kill_resumes_from_newest_checkpoint(flags, tmp_p
 
 
 def until(process, condition):
-    """Wait for something that the processes bring about."""
+    """Wait until a condition that depends on the processes is met."""
     end = time.monotonic() + LONGEST
     while not condition():
         assert process.poll() is None and time.monotonic() < end

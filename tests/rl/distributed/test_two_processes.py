@@ -1,4 +1,4 @@
-"""Two processes on this machine train together: as one with all their environments would, and never half a job."""
+"""Two processes on this machine train together: results equal those of one process, and the failure of one ends both."""
 
 import signal
 
@@ -17,14 +17,15 @@ from learners import make_ppo
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Folder with what two processes left; they have gone on bit for bit, too, or this fails."""
+    """Folder with the results of two processes; their continuation after a resume is compared with that of an
+    uninterrupted run."""
     folder = tmp_path_factory.mktemp("together")
     assert launch(together.__file__, [str(folder)], 2) == 0
     return folder
 
 
 def rollouts(folder):
-    """Field -> that of both, side by side, [T, 2 N, ...]."""
+    """Field -> values of both processes side by side, [T, 2 N, ...]."""
     one, other = (np.load(folder / f"rollout_{rank}.npz") for rank in (0, 1))
     return {name: torch.from_numpy(np.concatenate([one[name], other[name]], axis=1)) for name in one.files}
 
@@ -54,7 +55,7 @@ def test_update_two_ranks_equals_one_process_with_all_environments(trained, one_
     orders = [together.order(rank) for rank in (0, 1)]
 
     def minibatches(_, __):
-        """The same decisions as both had in each of their minibatches."""
+        """Minibatches that contain the decisions of both processes' minibatches."""
         shuffled = [rng.permutation(n * length).reshape(-1, size) for rng in orders]
         for mine, theirs in zip(*shuffled, strict=True):
             index = np.concatenate([mine // n * 2 * n + mine % n, theirs // n * 2 * n + n + theirs % n])

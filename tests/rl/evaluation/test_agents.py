@@ -1,4 +1,4 @@
-"""The agents that are shipped (``datasets/agents``) load, are small, and can do what is said of them."""
+"""The shipped agents (``datasets/agents``) load, are small, and succeed as documented."""
 
 import pytest
 

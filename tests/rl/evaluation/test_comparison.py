@@ -1,4 +1,4 @@
-"""Paired comparisons: what is paired, what may be claimed, what is written down, what is refused."""
+"""Paired comparisons: pairing, significance, text, and refused input."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,8 @@ def wins(table, categories=None, episodes_each=1):
 
 
 def test_compare_small_difference_on_same_levels_is_clear():
-    """Half of the levels are hard for both.  Alone, either is uncertain by 10 points; the 6 points between them are not."""
+    """Half of the levels are hard for both agents.  Each success rate alone has an uncertainty of 10 points; their
+    difference of 6 points has not."""
     a, b = np.arange(400) < 224, np.arange(400) < 200
     found = compare("new", "old", wins(a), wins(b))
     total = found.categories[ALL]
@@ -40,7 +41,7 @@ def test_compare_chance_is_no_difference():
 
 
 def test_compare_one_of_three_seeds_differs_is_not_clear():
-    """Over levels alone it would be."""
+    """An interval over levels only would be clear."""
     b = np.arange(300) < 200
     a = np.array([np.arange(300) < won for won in (200, 201, 290)])
     assert not compare("a", "b", wins(a), wins(np.array([b] * 3))).categories[ALL].clear

@@ -20,7 +20,6 @@ from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe import layout
 from nppsim.observe.stacking import Stacking
-from nppsim.observe.statistics import ObservationStatistics
 from nppsim.physics.outcomes import NAMES
 from rl.evaluation import suite as suite_module
 from rl.evaluation.results import ALL, aggregate
@@ -28,6 +27,7 @@ from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 
+from learners import statistics
 from programs import load_script
 from worlds import FLOOR, RIGHT, corridor
 
@@ -123,7 +123,8 @@ class Recorder:
 
 
 def test_run_policy_acts_on_current_observations():
-    """With observations of an earlier decision, agents would only be a little worse."""
+    """Observations of an earlier decision would reduce success only slightly, so results alone would not show this
+    mistake."""
     policy = Recorder()
     records = play(policy, episodes=2, num_envs=1)
     seen = iter(policy.seen)
@@ -180,7 +181,7 @@ def test_run_deterministic_policy_any_num_envs_same_records():
 
 
 def test_run_long_episodes_are_recorded():
-    """Environments whose episodes are done do not end the run while others still play."""
+    """A run continues after some environments have played all their episodes."""
 
     class OneWaits:
         def act(self, obs, *, deterministic, rng):
@@ -266,16 +267,7 @@ def script():
 @pytest.fixture
 def untrained(tmp_path):
     """A checkpoint of a network that has not learned anything, and a folder of levels."""
-    policy = build_policy("vision_free")
-    keys = policy.observations
-    statistics = ObservationStatistics(keys)
-    sim = BatchSimulator([level for level, _ in LEVELS], 4, observations=keys, threads=1)
-    sim.reset(np.arange(4))
-    for _ in range(5):
-        sim.step(np.arange(4))
-        statistics.update({key: sim.obs[key] for key in statistics.float_keys})
-    policy.set_statistics(statistics)
-    checkpoint.save(tmp_path / "a.safetensors", policy, frame_skip=4)
+    checkpoint.save(tmp_path / "a.safetensors", build_policy("vision_free", statistics()), frame_skip=4)
     LevelSet.write(tmp_path / "levels", [(level, LevelEntry(category)) for level, category in LEVELS])
     return tmp_path
 
@@ -395,7 +387,7 @@ def test_evaluate_script_without_film_packages_fails_early(script, untrained, mo
 
 
 class Stacked:
-    """Runs to the right, and remembers the stacks that it was shown in the first environment."""
+    """Runs to the right, and stores the stacks of the first environment."""
 
     observations = STATE
 

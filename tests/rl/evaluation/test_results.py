@@ -1,4 +1,4 @@
-"""Counting episodes: aggregation, intervals over levels, the table, results.json."""
+"""Results of episodes: aggregation, intervals over levels, tables, results.json."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_level_wins_count_by_level_and_seed():
 
 
 def test_aggregate_interval_is_over_levels():
-    """Ten levels, each always won or always lost: a hundred episodes tell as much as ten."""
+    """Ten levels, each always won or always lost: the interval of a hundred episodes equals that of ten."""
     once = [episode(level_index=i, outcome="won" if i < 6 else "died") for i in range(10)]
     (low, high), (low_100, high_100) = (aggregate(records)["all"]["ci95"] for records in (once, 10 * once))
     assert (low, high) == (low_100, high_100)

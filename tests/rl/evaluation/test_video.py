@@ -1,4 +1,4 @@
-"""Films: what is on disk is decoded again and compared with what was asked for."""
+"""Films: written files are decoded and compared with the requested content."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Train, dev and test levels: which are held out, which are refused, and which a run plays when."""
+"""Train, dev and test levels: which levels are held out or refused, and when each set is played."""
 
 from dataclasses import replace
 from itertools import groupby

@@ -2,13 +2,10 @@
 
 import json
 
-import numpy as np
 import pytest
 import torch
 
 from nppsim.errors import ConfigError, UserError
-from nppsim.observe import layout
-from nppsim.observe.statistics import ObservationStatistics
 from rl.config import ExperimentConfig
 from rl.config.command_line import resolve
 from rl.experiment import setup as training_setup
@@ -23,6 +20,7 @@ from tests.chaos.same_run import differences
 
 from excerpt import excerpt
 from interruptions import configuration, run_until
+from learners import statistics
 from places import ROOT
 
 AGENT = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
@@ -44,10 +42,7 @@ def flags(tmp_path_factory):
 
 def agent_of(folder, architecture):
     """A checkpoint of an untrained network."""
-    statistics = ObservationStatistics(get_architecture(architecture).observations)
-    shapes = {key: layout.SPECS[key].shape for key in statistics.float_keys}
-    statistics.update({key: np.random.default_rng(0).random((8, *shape), np.float32) for key, shape in shapes.items()})
-    policy = build_policy(architecture, statistics)
+    policy = build_policy(architecture, statistics(architecture=architecture))
     return checkpoint.save(folder / f"{architecture}.safetensors", policy, frame_skip=4)
 
 

@@ -1,4 +1,4 @@
-"""The report holds the numbers it was given and says "not run" for the rest; event files are read back and checked."""
+"""The report contains the given numbers, and "not run" for missing ones; event files are read back and checked."""
 
 import html
 import re

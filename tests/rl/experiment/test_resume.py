@@ -83,7 +83,7 @@ def test_resume_after_kill_ends_bit_identical(finished, flags, tmp_path):
 
 
 def test_run_stages_one_by_one_equals_whole_run(finished, flags, tmp_path):
-    """Each call is a new start: stages with a stored result load it, the next one does its work."""
+    """Each call begins like a new process: stages with a stored result load it, and the next stage runs."""
     config = configuration(flags, tmp_path)
     data = load_data(config, quiet)
     for stage in stages.STAGES:
@@ -261,7 +261,7 @@ def test_run_evaluations_and_films_do_not_change_training(finished, flags, tmp_p
 
 
 def test_run_remote_evaluation_has_same_results(finished, tmp_path):
-    """From the first evaluation on; training is the same, too."""
+    """Evaluations from the first one on, and training, are equal."""
     folder = shutil.copytree(finished, tmp_path / finished.name)
     mine, theirs = folder / "vision_free", finished / "vision_free"
     for path in (mine / "checkpoints").iterdir():
@@ -314,7 +314,7 @@ def test_resume_override_total_timesteps_extends_finished_run(flags, tmp_path, m
 
 
 def killed(*arguments):
-    """Replaces a part of the program."""
+    """Substitute that ends the program."""
     raise Killed
 
 

@@ -1,4 +1,4 @@
-"""The studio beside a training."""
+"""Studio that shows a running training."""
 
 import json
 import sys
@@ -12,12 +12,14 @@ from nppsim.errors import ConfigError
 from nppsim.studio import command
 from rl.config.command_line import resolve
 from rl.config.resume import changes
+from rl.experiment import viewer
 from rl.experiment.viewer import ViewerError, studio_process
 
 LIMIT_S = 60
 
 
-def test_viewed_serves_page_during_block(tmp_path, capsys):
+def test_viewed_serves_page_during_block(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(viewer, "_NICE", 0)  # with a low priority, it would wait for all other work of a busy machine
     (tmp_path / "config.json").write_text("{}")
     said = []
     with studio_process(tmp_path, said.append):
@@ -33,7 +35,7 @@ def test_viewed_serves_page_during_block(tmp_path, capsys):
 
 
 def test_viewed_studio_fails_raises_with_reason(tmp_path, monkeypatch, capsys):
-    """The studio's error is that of the command; what the viewer makes of it is tested with a stand-in for its process."""
+    """The studio's message is tested with its command; here a substitute process fails."""
     folder = tmp_path / "nothing"
     assert main(["studio", "--run", str(folder), "--port", "0", "--no-browser"]) == 2
     assert "no config.json" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_architecture_runs_all_stages(name, tmp_path):
         roll_out(one)
         one.update()
     for mine, theirs in zip(ppo.policy.state_dict().values(), other.policy.state_dict().values(), strict=True):
-        assert torch.equal(mine, theirs), "it goes on bit for bit"
+        assert torch.equal(mine, theirs), "restored training is bit-identical"
     assert logged(ppo, scalars)["train/grad_norm"] > 0
     still = [key for key, values in ppo.policy.state_dict().items() if torch.equal(values, before[key])]
     assert [key for key in still if ".normalize." not in key] == []

@@ -1,4 +1,4 @@
-"""Checkpoints: what goes in comes out, bit for bit, and every kind of broken file gets its sentence."""
+"""Checkpoints: saved values are restored bit for bit, and each kind of damaged file has its own message."""
 
 import base64
 import io
@@ -108,7 +108,7 @@ def test_training_state_is_restored_with_types_and_values(policy, tmp_path):
 
 
 def test_training_continues_bit_for_bit(policy, tmp_path):
-    """Optimiser moments included: a step after loading is the step that would have come."""
+    """Including the moments of the optimiser: the step after loading equals the step without loading."""
     tensors = policy.to_tensors(observations(64))
 
     def step(p):

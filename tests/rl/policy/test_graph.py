@@ -1,4 +1,4 @@
-"""Graph networks: what becomes of a graph depends on it and on nothing beside it, and gradients are right."""
+"""Graph networks: the encoding of a graph depends on this graph only, and gradients are correct."""
 
 import numpy as np
 import pytest

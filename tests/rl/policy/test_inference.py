@@ -8,12 +8,12 @@ import torch
 
 from nppsim.batch import BatchSimulator
 from nppsim.generate import CATEGORIES, generate
-from nppsim.observe.statistics import ObservationStatistics
 from rl.policy import inference
 from rl.policy.checkpoint import load_policy
 from rl.policy.inference import CompiledPolicy, compiled
 from rl.policy.policy import build_policy, death_penalty
 
+from learners import statistics
 from places import ROOT
 
 SHIPPED = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
@@ -23,14 +23,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def random_policy(architecture):
     torch.manual_seed(1)
-    policy = build_policy(architecture).eval()
-    statistics = ObservationStatistics(policy.observations)
-    sim = BatchSimulator(LEVELS[:4], 4, observations=policy.observations, threads=1)
-    sim.reset()
-    for _ in range(3):
-        sim.step(np.arange(4))
-        statistics.update({key: sim.obs[key] for key in statistics.float_keys})
-    policy.set_statistics(statistics)
+    policy = build_policy(architecture, statistics(architecture=architecture)).eval()
     policy.action_net.weight.data *= 100.0  # logits that differ
     return policy
 

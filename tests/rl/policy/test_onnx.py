@@ -55,7 +55,7 @@ SMALL = {
 
 
 def trained(name, decided=True):
-    """A policy with statistics; decided: whose actions differ from state to state."""
+    """A policy with statistics; decided: its actions differ between states."""
     torch.manual_seed(1)
     policy = build_policy(name, statistics(architecture=name))
     if decided:
@@ -162,7 +162,7 @@ class ByRow(Own):
 
 
 class Airy(Own):
-    """Uses a function that ONNX lacks."""
+    """A network with a function that ONNX does not support."""
 
     def forward(self, seen):
         return torch.special.airy_ai(self.layer(seen["game_state"]))
@@ -320,7 +320,7 @@ def test_figures_of_an_evaluation(tmp_path):
     path.write_text(json.dumps({"suites": {"x": {"all": stats}}, "settings": {}}))
     assert list(methods_of(path)) == ["x"]
     path.write_text("{}")
-    with pytest.raises(ResultsError, match=r"no results of scripts/evaluate\.py"):
+    with pytest.raises(ResultsError, match=r"give the results\.json of scripts/evaluate\.py"):
         methods_of(path)
 
 

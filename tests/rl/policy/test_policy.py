@@ -1,4 +1,5 @@
-"""The policy network on random observations: complete, eager, fed raw, the same through every door."""
+"""The policy network on random observations: parameters, normalisation, images, errors, and equal outputs of all its
+methods."""
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def obs(policy):
 
 
 def sharpen(policy):
-    """Larger output weights: an untrained actor is nearly indifferent, and its best two actions nearly tied."""
+    """Increase the output weights: an untrained actor is nearly uniform, so that its two best actions nearly tie."""
     with torch.no_grad():
         policy.action_net.weight *= 100.0
 

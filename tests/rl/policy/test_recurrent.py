@@ -1,4 +1,4 @@
-"""The memory of a recurrent policy: sequences against a cell that is stepped by hand, names, transfer, who may act."""
+"""Memory of a recurrent policy: sequences compared with single steps, names, transfer, and policies that need memory."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ NAME = "vision_free+gru"
 
 
 def naive(memory, features, states, follows):
-    """One row after the other through a cell of torch's own, which knows no sequences."""
+    """Rows one after the other through a cell of torch."""
     cell = torch.nn.GRUCell(features.shape[1], memory.size)
     cell.load_state_dict({name.removesuffix("_l0"): weight for name, weight in memory.cell.state_dict().items()})
     after = []

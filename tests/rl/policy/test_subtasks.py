@@ -1,4 +1,4 @@
-"""Subtasks: which are possible, what they point at, and when they are over, by the rules of the game."""
+"""Subtasks: availability, targets and completion by the rules of the game."""
 
 import numpy as np
 import pytest

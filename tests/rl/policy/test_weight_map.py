@@ -1,4 +1,4 @@
-"""Strict transfer: everything arrives, or an error names what does not."""
+"""Strict transfer of weights: all tensors are copied, or an error names those that are not."""
 
 import pytest
 import torch
@@ -91,7 +91,7 @@ def test_weights_that_are_not_finite_are_refused():
 
 
 def test_other_statistics_alone_are_noticed_by_the_probe():
-    """The fault of training on one normalisation and acting on another: same weights, other normaliser."""
+    """Same weights but another normaliser, as if training and acting used different statistics."""
     source, target = make_policy(1), make_policy(1)
     shifted = observations(50, seed=1)
     shifted["game_state"] += 100.0

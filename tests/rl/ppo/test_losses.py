@@ -1,4 +1,4 @@
-"""PPO's losses against Stable-Baselines3's own training step, and against formulas solved by hand."""
+"""PPO's losses compared with the training step of Stable-Baselines3, and with values computed by hand."""
 
 import copy
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Nowhere(gym.Env):
-    """An environment to make a network for."""
+    """Environment without dynamics, for the construction of a network."""
 
     observation_space = spaces.Box(-5, 5, (3,))
     action_space = spaces.Discrete(ACTIONS)
@@ -100,7 +100,7 @@ def test_losses_and_optimiser_step_equal_stable_baselines3(
     expected = theirs.logger.name_to_value
     for name in ("policy_gradient_loss", "value_loss", "entropy_loss", "loss", "clip_fraction"):
         assert getattr(measured(parts), name) == pytest.approx(expected[f"train/{name}"], rel=1e-4, abs=1e-6), name
-    assert 0 < measured(parts).clip_fraction < 1, "or clipping was not tested"
+    assert 0 < measured(parts).clip_fraction < 1, "some ratios are clipped"
     exact = torch_kl_divergence(Categorical(logits=played), Categorical(logits=logits)).mean().item()
     assert measured(parts).approx_kl == pytest.approx(exact, rel=1e-4)
     for ours, their in zip(policy.parameters(), theirs.policy.parameters(), strict=True):
@@ -108,7 +108,7 @@ def test_losses_and_optimiser_step_equal_stable_baselines3(
 
 
 def by_hand(**changes):
-    """Two actions with probabilities 3/4 and 1/4, one decision for the first of them, all else changeable."""
+    """Two actions with probabilities 3/4 and 1/4; one decision for the first action; other values can be changed."""
     given = {"old": 0.5, "advantage": 2.0, "value": 1.0, "ret": 4.0, "clip_range": 0.2} | changes
     logits = torch.tensor([[3.0, 1.0]]).log().requires_grad_()
     samples = Samples(
@@ -184,7 +184,7 @@ def test_kl_penalty_adds_coefficient_times_divergence():
 
 
 def test_kl_penalty_increases_probability_of_reference_actions():
-    """The gradient of KL(clone || policy) in the logits is policy minus clone, in probabilities."""
+    """The gradient of KL(reference || policy) with respect to the logits is policy minus reference, in probabilities."""
     logits, cloned = random_log_probs(2).requires_grad_(), random_log_probs(1)
     pulled_losses(logits, cloned).bc_kl.backward()
     torch.testing.assert_close(logits.grad, (logits.exp() - cloned.exp()).detach() / SAMPLES, rtol=1e-4, atol=1e-7)
@@ -214,6 +214,7 @@ def test_taking_samples_keeps_decisions_together():
 
 
 def test_advantages_are_normalised_as_a_whole():
+    """By the unbiased standard deviation, as in Stable-Baselines3."""
     found = normalized(torch.tensor([1.0, 2.0, 3.0]))
     torch.testing.assert_close(found, torch.tensor([-1.0, 0.0, 1.0]))
     assert not normalized(torch.full((5,), 7.0)).any()

@@ -1,4 +1,4 @@
-"""PPO on the batch simulator: rollouts and updates against Stable-Baselines3's own, and what it adds to them."""
+"""PPO on the batch simulator: rollouts and updates compared with Stable-Baselines3, and additional features."""
 
 import copy
 
@@ -57,12 +57,12 @@ def their_ppo(ours, frame_skip=4, seed=0, **settings):
 
 
 def changed(before, policy):
-    """Names of the tensors that are no longer, bit for bit, what they were."""
+    """Names of the tensors that are not bitwise equal to earlier values."""
     return {name for name, tensor in policy.state_dict().items() if not torch.equal(tensor, before[name])}
 
 
 def of_actions(buffer):
-    """Log-probabilities of the actions that were played, float32[T, N]."""
+    """Log-probabilities of the taken actions, float32[T, N]."""
     return buffer.log_probs.gather(2, buffer.actions[..., None])[..., 0]
 
 
@@ -74,12 +74,12 @@ def actor_and_trunk(policy):
 
 
 def test_collect_rollouts_equals_stable_baselines3_for_equal_actions():
-    """Rewards with what is added at time-outs, values, log-probabilities, advantages and returns."""
+    """Rewards including the bootstrap value at time-outs, values, log-probabilities, advantages and returns."""
     ours, scalars = make_ppo(frame_skip=16, rollout_length=120, seed=1)
     outcomes, store = set(), ours.sampler.next_episodes
     ours.sampler.next_episodes = lambda sim: outcomes.update((ended := store(sim))["outcome"].tolist()) or ended
     roll_out(ours)
-    assert outcomes == {WON, DIED, TIMEOUT}, "or not everything was compared"
+    assert outcomes == {WON, DIED, TIMEOUT}, "all fields were compared"
     assert int(ours.rollout_buffer.wins.sum()) == logged(ours, scalars)["sim/wins"] > 0
 
     theirs = their_ppo(ours, frame_skip=16, seed=1)
@@ -349,7 +349,7 @@ def test_target_kl_ends_an_update_before_the_next_step():
     row = logged(ours, scalars)
     assert row["train/stopped_early"] == 1
     assert row["train/n_updates"] == 1, "the pass that was broken off"
-    assert row["train/last_kl"] > 0.015, "or nothing was stopped"
+    assert row["train/last_kl"] > 0.015, "the update ended early"
     assert row["train/approx_kl"] == pytest.approx(0, abs=1e-6), "the step after which it ended is not in the means"
     steps = {int(state["step"]) for state in ours.policy.optimizer.state.values()}
     assert steps == {1}, "the first step is always taken: only then is there a distance"
@@ -477,7 +477,8 @@ def test_next_levels_are_drawn_again_after_each_update():
 
 
 def test_first_episodes_can_have_random_lengths():
-    """Whoever waits runs out of time: together, or spread evenly; from the second episode on all have the whole time."""
+    """Without inputs, episodes end by time: all together, or evenly distributed over time; later episodes have the
+    whole time."""
 
     def ends(**settings):
         ppo, _ = make_ppo(num_envs=64, **settings)

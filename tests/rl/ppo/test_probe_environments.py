@@ -1,4 +1,4 @@
-"""PPO solves probe environments: so small that the right values and actions are known.
+"""PPO solves probe environments, which are so small that correct values and actions are known.
 
 A mistake between rewards and weights (a sign, a discount, a missing end of an episode) shows here as a wrong number.
 Source: Andy Jones, "Debugging reinforcement learning systems" (2021).
@@ -123,7 +123,8 @@ def answers(ppo, sign, place):
 
 
 def test_values_are_the_discounted_rewards():
-    """The second of two decisions pays the sign that is shown; its value is that, and gamma times that before."""
+    """The reward of the second of two decisions is the displayed sign; its value is the sign, that of the first one
+    gamma times the sign."""
     ppo = train(Probe(2, lambda sign, place, actions: np.where(place == 1, sign, 0), GAMMA), anneal=True)
     for sign in (-1, 1):
         assert answers(ppo, sign, 1)[1] == pytest.approx(sign, abs=0.15)

@@ -1,4 +1,4 @@
-"""Rollouts of stacked frames: what is decided on and learned from against a queue of frames for each environment."""
+"""Rollouts of stacked frames: observations of decisions and of updates equal a queue of frames for each environment."""
 
 from collections import deque
 
@@ -26,14 +26,14 @@ SIZES = {"num_envs": 4, "rollout_length": 24, "minibatch_size": 32, "n_epochs": 
 
 
 def soon_over(ppo):
-    """Time ends the first episodes after 20, 33, 47 and 60 decisions, if nothing else does."""
+    """Time-outs end the first episodes after 20, 33, 47 and 60 decisions at the latest."""
     sim = ppo.sim
     left = np.array([20, 33, 47, 60]) * sim.frame_skip
     sim.state.ninja["frame"][:4] = sim.bank.time_limit[sim.level[:4]] - left
 
 
 class Queues:
-    """For each environment and stacked key a queue of frames, fed by nothing but what the kernel writes."""
+    """A queue of frames for each environment and stacked key, with the frames that the kernel writes."""
 
     def __init__(self, ppo):
         self.sim, self.frames = ppo.sim, ppo.sim.stacking.stacked(ppo.sim.keys)

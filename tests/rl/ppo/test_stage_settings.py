@@ -1,4 +1,4 @@
-"""Settings of PPO that belong to single stages of the curriculum: one discount everywhere, whichever stage it is."""
+"""Settings of PPO for single stages of the curriculum, and the use of one discount in all places."""
 
 import pytest
 

@@ -138,6 +138,61 @@ def test_decisions_are_yielded_while_the_search_continues(monkeypatch):
     assert [one for one, _ in shown] == timeline(play.actions.tolist(), play.thoughts, SECONDS)
 
 
+def test_decisions_of_the_measured_clock_are_yielded_while_the_search_continues(monkeypatch):
+    """The search from the first root takes all of its time and finds nothing."""
+    found, ended = live.find, []
+
+    def find(search, seed, budget):
+        while not ended and budget.left:
+            time.sleep(0.01)
+            budget.spend(1)
+        ended.append(time.monotonic())
+        return (None, "") if len(ended) == 1 else found(search, seed, budget)
+
+    agent = agent_that(RIGHT)
+    load_kernels(agent)
+    monkeypatch.setattr(live, "find", find)
+    player = LivePlayer(corridor(), agent, clock=MEASURED)
+    shown = [(one, time.monotonic(), len(ended)) for one in player.decisions_in_time()]
+    first = [(one, at) for one, at, searches in shown if searches == 0]
+    assert len(first) >= live.WAITS[0] // 2
+    assert all(one.thinks and one.ahead == live.WAITS[0] - n for n, (one, _) in enumerate(first))
+    assert first[-1][1] - first[0][1] >= (len(first) - 2) * SECONDS
+    actions = [one.action for one, *_ in shown]
+    assert simulate(corridor(), np.repeat(ACTION_INPUT[actions], 4)).won
+
+
+def test_closing_the_decisions_of_the_measured_clock_ends_the_search(monkeypatch):
+    def find(search, seed, budget):
+        while True:
+            time.sleep(0.01)
+            budget.spend(1)
+
+    agent = agent_that(RIGHT)
+    load_kernels(agent)
+    monkeypatch.setattr(live, "find", find)
+    decisions = LivePlayer(corridor(), agent, clock=MEASURED).decisions_in_time()
+    assert next(decisions).thinks
+    decisions.close()
+
+
+def test_run_does_not_begin_while_it_is_tested(monkeypatch):
+    """With a test of the run that takes a quarter of a second, the run begins some decisions later."""
+    spend = live.CountedBudget.spend
+    agent, early = agent_that(RIGHT), played(corridor(), agent_that(RIGHT))
+
+    def slow(player, run, test=LivePlayer._begin_early):
+        monkeypatch.setattr(live.CountedBudget, "spend", lambda budget, frames: spend(budget, 200 * frames))
+        return test(player, run)
+
+    monkeypatch.setattr(LivePlayer, "_begin_early", slow)
+    late = played(corridor(), agent)
+    assert early.won and late.won
+    (*_, last) = late.thoughts
+    assert len(late.actions) > len(early.actions)
+    assert last.planned >= last.end / SECONDS - 1
+
+
 def test_waiting_ends_before_it_is_deadly():
     level = corridor(spawn=60, switch=90, door=120, entities=[(kinds.ZAP_DRONE, 20, FLOOR, 0, 0)])
     idle = simulate(level, np.zeros(600, np.uint8))

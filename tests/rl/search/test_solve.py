@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.planner import PlannedRun, PlanStart, plan
+from nppsim.planner.budget import FrameBudget
 from nppsim.replays.replay import Replay, on_grid
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.replays.score import score, seconds
@@ -23,10 +25,10 @@ from rl.evaluation.suite import EvaluationSuite
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 from rl.search import solve as stages
-from rl.search.command import file_stem
-from rl.search.guided_search import BeamSettings, FrameBudget, GuidedSearch, GuidePolicy
-from rl.search.levels import read_tasks
-from rl.search.solve import SolveSettings, solve
+from rl.search.command import Solved, file_stem
+from rl.search.guided_search import BeamSettings, GuidedSearch, GuidePolicy
+from rl.search.levels import SolveTask, read_tasks
+from rl.search.solve import Solution, SolveSettings, fenced, gold_taken, solve
 
 from places import ODD
 from programs import load_script
@@ -229,9 +231,12 @@ def test_no_path_budget_or_time_returns_none():
         assert solution.finding <= 10 + 4
 
 
+GOLDEN = corridor(80, 100, 120, entities=[(kinds.GOLD, 74, FLOOR), (kinds.GOLD, 40, FLOOR)])
+
+
 @pytest.mark.parametrize(("objective", "gold"), [("time", 0), ("score", 1), ("all-gold", 2)])
 def test_objectives(objective, gold):
-    level = corridor(80, 100, 120, entities=[(kinds.GOLD, 74, FLOOR), (kinds.GOLD, 40, FLOOR)])
+    level = GOLDEN
     solution = solve(level, AGENT, SolveSettings(objective, budget=600_000, polish=0), threads=1)
     check_finishes(level, solution.run)
     assert (solution.objective, solution.run.gold) == (objective, gold)
@@ -239,6 +244,35 @@ def test_objectives(objective, gold):
         assert (solution.collecting, solution.run.frames) == (0, solution.first_frames)
     else:
         assert 600_000 <= solution.finding + solution.collecting < 620_000
+
+
+def test_objective_low_gold_jumps_over_gold_on_the_way():
+    level = corridor(80, 100, 120, entities=[(kinds.GOLD, 95, FLOOR), (kinds.GOLD, 40, FLOOR)])
+    agent = untrained(favourite=RIGHT)
+    on_the_way = solve(level, agent, SolveSettings(polish=0), threads=1).run
+    around = solve(level, agent, SolveSettings("low-gold", budget=1_000_000, polish=100_000), threads=1)
+    check_finishes(level, around.run)
+    assert (on_the_way.gold, around.run.gold) == (1, 0)
+    assert (len(gold_taken(level, on_the_way.inputs)), gold_taken(level, around.run.inputs)) == (1, [])
+    assert around.collecting > 0
+
+
+def test_fenced_level_kills_where_gold_would_be_collected():
+    on_the_way = np.full(200, 2, np.uint8)
+    level = corridor(20, 60, 80, entities=[(kinds.GOLD, 40, FLOOR)])
+    assert nppsim.simulate(level, on_the_way).gold[-1] == 1
+    assert nppsim.simulate(fenced(level, []), on_the_way).outcome == "died"
+    (piece,) = gold_taken(level, on_the_way)
+    assert fenced(level, [piece]) == level
+
+
+def test_improve_plays_back_in_any_number_of_processes():
+    settings = SolveSettings("score", budget=100_000, polish=0, improve=60_000)
+    alone, parallel = (solve(GOLDEN, AGENT, settings, threads=threads) for threads in (1, 2))
+    played = nppsim.simulate(GOLDEN, alone.run.inputs)
+    assert played.won and (played.frames, played.gold[-1]) == (alone.run.frames, alone.run.gold)
+    assert alone.run.inputs.tobytes() == parallel.run.inputs.tobytes()
+    assert alone.improving == parallel.improving > 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -424,7 +458,7 @@ def test_output_of_an_earlier_search_is_not_overwritten(script, place, capsys):
 def test_interruption_saves_the_shortest_run(script, place, capsys, monkeypatch):
     shortest = []
 
-    def interrupted(level, run, *arguments):
+    def interrupted(level, search, run, *arguments):
         shortest.append(run)
         raise KeyboardInterrupt
 
@@ -433,7 +467,7 @@ def test_interruption_saves_the_shortest_run(script, place, capsys, monkeypatch)
     assert "1 of 1 levels were searched; runs found so far are in out" in capsys.readouterr().err
     replay = Replay.load(place / "out/replays/simplest_000000.replay")
     assert nppsim.simulate(EASY, replay.inputs).won
-    assert replay.frames == shortest[0].frames
+    assert replay.frames == len(shortest[0].inputs)
 
 
 def test_command_compares_with_targets_and_names_the_best_run(script, place, capsys):
@@ -443,8 +477,30 @@ def test_command_compares_with_targets_and_names_the_best_run(script, place, cap
     easy, mined = json.loads((place / "out/results.json").read_text())["levels"]
     assert (mined["target"], mined["target_reached"]) == ({"frames": None, "score": 20.0}, True)
     assert (easy["target"], easy["target_reached"]) == ({"frames": 6, "score": None}, False)
-    assert easy["best_frames"] == min(easy["frames"], 40)
-    assert easy["best_by"] == ("planner" if easy["frames"] > 40 else "this run")
+    by_par = easy["frames"] > 40
+    assert easy["best"]["time"] == {
+        "frames": min(easy["frames"], 40),
+        "gold": None if by_par else 0,
+        "by": "planner" if by_par else "this run",
+    }
+    assert easy["best"]["all-gold"] == {"frames": easy["frames"], "gold": 0, "by": "this run"}
+
+
+def test_best_run_per_objective_is_never_faster_than_that_for_time():
+    recorded = Replay(EASY, slow_run(EASY))
+    task = SolveTask("easy", "", EASY, 50, recorded, recorded_frames=60, recorded_gold=2)
+    solution = Solution(PlannedRun(np.zeros(1), np.zeros(40), 40, 0, gold=1), "time", "agent", 40, *[0] * 6)
+    solved = Solved(task, solution, "easy")
+    by = {objective: solved.best(objective) for objective in ("time", "score", "all-gold", "low-gold")}
+    assert {objective: one["by"] for objective, one in by.items()} == {
+        "time": "this run",
+        "score": "recording",
+        "all-gold": "recording",
+        "low-gold": "this run",
+    }
+    assert all(by["time"]["frames"] <= one["frames"] for one in by.values())
+    faster = replace(task, par_frames=30)
+    assert Solved(faster, solution, "easy").best("time") == {"frames": 30, "gold": None, "by": "planner"}
 
 
 def test_command_plays_live(script, place, capsys):

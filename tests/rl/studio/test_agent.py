@@ -69,6 +69,14 @@ def test_live_play_reports_thinking_and_plan(agent):
     assert next(agent.play(straight())).ahead is None
 
 
+def test_live_play_with_the_measured_clock_ends_with_its_iterator(agent):
+    decisions = agent.play(straight(), live="measured")
+    assert next(decisions).ahead > 0
+    decisions.close()
+    inputs = np.concatenate([one.inputs for one in agent.play(straight(), live="measured")])
+    assert nppsim.simulate(straight(), inputs).won
+
+
 def test_clocks_of_the_studio_are_those_of_live_play():
     assert tuple(live.CLOCKS) == CLOCKS
 

@@ -1,4 +1,4 @@
-"""A/B of training: runs in turn, their comparison, and what is refused."""
+"""A/B comparison of training: alternating runs, their comparison, refused settings."""
 
 import json
 import sys
@@ -30,10 +30,8 @@ UPDATES = {"a": 1000.0, "b": 1200.0}  # decisions per second of rollouts, which 
 
 
 def write_run(folder, arm, seed, at):
-    """A handcrafted finished run: B is 1.2 times as fast and ends 10 points higher; seeds differ.
-
-    On 100 levels, test and dev, it wins 8 more.
-    """
+    """Write a made-up finished run: B is 1.2 times as fast and ends 10 points higher; seeds differ.  B wins 8 more of
+    100 levels, test and dev."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -57,7 +55,8 @@ def write_run(folder, arm, seed, at):
 
 @pytest.fixture
 def runs(monkeypatch, tmp_path):
-    """``ab._run_process`` that writes runs by hand; a list of their names, and how many may run before an interruption."""
+    """Replace ``ab._run_process`` by a function that writes runs; return the list of their names, and a limit after
+    which it is interrupted."""
     state = SimpleNamespace(names=[], left=99, status=0, folder=tmp_path / "ab")
 
     def run(command, log_file):
@@ -89,7 +88,7 @@ def test_run_all_alternates_arms_and_compares(runs):
     assert found.speed[0].ratio.value == pytest.approx(1 / 1.2, rel=1e-5)
     (name,) = found.curves
     assert found.curves[name][2].value == pytest.approx(0.5)
-    assert comparison.test is None, "to compare is to choose"
+    assert comparison.test is None, "test levels are only played with --test"
     final = ab.compare_arms(replace(PLAN, test=True), runs.folder)
     for levels in (found.learning[DELIVERED], final.test):
         total = levels.categories[ALL]
@@ -207,7 +206,7 @@ def test_parse_unbalanced_quotes_raises(capsys):
 
 
 def test_main_two_real_runs(tmp_path, capsys, monkeypatch):
-    """A switch of speed alone, one seed, as a user would ask for it; without new processes, to save time."""
+    """Flags that only change speed, one seed; runs in this process, to save time."""
     monkeypatch.chdir(ROOT)
 
     def run(command, log_file):

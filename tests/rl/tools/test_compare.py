@@ -1,4 +1,4 @@
-"""Comparison of stored runs, made by hand here: differences, the first divergence and its cause, learning, speed."""
+"""Comparison of stored, made-up runs: differences, first divergence and its cause, learning, speed."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ def wins(success, seed=0):
 
 
 def digest_lines(parts_of_update, updates=4):
-    """Return the lines of a digest file; parts_of_update: update -> part -> another digest than usual."""
+    """Return the lines of a digest file; parts_of_update: update -> part -> digest that replaces the default."""
     usual = {"observations": "a", "actions": "b", "advantages": "c", "parameters": "d"}
     schedule = {"learning_rate": 1e-3}
     rows = [
@@ -45,7 +45,7 @@ def digest_lines(parts_of_update, updates=4):
 
 
 def stored(folder, *, seeds=(1,), success=(0.2, 0.5, 0.6), per_million=100.0, host=HOST, level_seed=0, **more):
-    """An experiment's folder as a finished run of some seeds leaves it.
+    """Write the folder of a finished experiment with some seeds.
 
     more: settings, config, parts of the trail, its updates, updates logged, finished.
     """

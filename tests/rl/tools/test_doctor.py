@@ -1,4 +1,4 @@
-"""Checks on a trial run: none fails on sound data, and each fails on the fault that it looks for."""
+"""Checks on a trial run: none fails on correct data, and each fails on the fault that it detects."""
 
 import copy
 import dataclasses

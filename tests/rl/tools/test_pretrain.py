@@ -1,4 +1,4 @@
-"""The folder of ``scripts/pretrain_bc.py``: one for each call, and none for a call that wrote nothing."""
+"""Folder of ``scripts/pretrain_bc.py``: one for each call, and none for a call without output."""
 
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from rl.tools import pretrain
 
 
 class Noon(datetime):
-    """A clock that stands still."""
+    """A clock with a constant time."""
 
     @classmethod
     def now(cls):

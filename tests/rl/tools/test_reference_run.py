@@ -1,4 +1,5 @@
-"""Tiny trainings: a new seed is within the reference, a broken one alarms, and a divergence is explained."""
+"""Tiny trainings: a new seed is within the reference bands, a broken one raises an alarm, and a divergence is
+explained."""
 
 import pytest
 import torch

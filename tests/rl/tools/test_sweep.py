@@ -1,6 +1,6 @@
-"""Sweeps: what can be drawn, and trials that are run, pruned, interrupted and ranked.
+"""Sweeps: ranges of settings, and trials that are run, pruned, interrupted and ranked.
 
-The trials are a small program in place of the training: success is highest where the learning rate is 0.001.
+A trial is a small program in place of the training; success is highest where the learning rate is 0.001.
 """
 
 import json
@@ -57,7 +57,7 @@ for seed in seeds:
 
 @pytest.fixture
 def program(tmp_path, monkeypatch):
-    """Writes the program; its calls are in calls()."""
+    """Write the program of a trial; calls() returns its calls."""
     monkeypatch.setattr(sweeps, "POLL_SECONDS", 0.02)
 
     def make(broken=1.0, some_hopeless=False):

@@ -1,4 +1,4 @@
-"""Digest files: equal runs have equal ones, and the first difference of others is found."""
+"""Digest files: equal runs have equal files, and the first difference of other runs is found."""
 
 import copy
 import json

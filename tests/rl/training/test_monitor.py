@@ -25,7 +25,7 @@ ROLLOUT = 128  # decisions of an update
 
 
 class Store:
-    """Stands for an uploader; refuses the first upload."""
+    """Substitute for an uploader; the first upload fails."""
 
     def __init__(self):
         self.folders = []
@@ -37,18 +37,19 @@ class Store:
 
 
 def half_won(policy, decisions):
-    """Stands for an evaluation: what it finds does not change."""
+    """Substitute for an evaluation, with constant results."""
     return found(0.5)
 
 
 def found(success):
-    """An evaluation of 40 dev levels, where so many, the first of them, are finished."""
+    """An evaluation of 40 dev levels, of which the first ones are won."""
     rows = {**dict.fromkeys(CATEGORIES, success), "all": success}
     return Evaluation(success, rows, (np.arange(40) < 40 * success).astype(float))
 
 
-class Elsewhere:
-    """Stands for a process beside training: keeps the weights that it is given, and plays them when it is asked."""
+class EvaluatorSubstitute:
+    """Substitute for the evaluation process: stores the submitted weights, and evaluates them when the result is
+    requested."""
 
     def __init__(self, evaluate):
         self.evaluate = evaluate
@@ -155,7 +156,7 @@ def test_finished_run_is_not_restarted(tmp_path):
 
 
 def test_checkpoint_of_other_version_or_frame_skip_raises(tmp_path):
-    """A version that lacks something that this one needs."""
+    """A checkpoint of an older version lacks fields."""
     monitor, ppo, *_ = train(tmp_path)
     fresh, _ = make_ppo()
 
@@ -191,7 +192,7 @@ def test_resume_accepts_changed_periods_and_early_stopping(tmp_path):
     again.begin(ppo)
     assert ppo.updates == 7
     ppo.learn(2 * ROLLOUT, callback=again, reset_num_timesteps=False)
-    assert ppo.updates == 8, "0.56 is no tenth more than 0.5"
+    assert ppo.updates == 8, "0.56 is less than 10 % above 0.5"
     assert [at for at, _ in events_of(again, "evaluation")][-2:] == [6 * ROLLOUT, 8 * ROLLOUT]
 
 
@@ -275,7 +276,7 @@ def test_roll_back_restores_weights_and_optimiser_only(tmp_path):
 
 
 def test_learning_rate_warms_up_again_after_roll_back_to_bc_policy(tmp_path):
-    """Its optimiser knows nothing of the actor there, and would make a first step as long as the whole rate."""
+    """The optimiser has no moments of the BC policy's actor, so the first step at the full rate would be too long."""
     plays = iter([0.5, 0.1, 0.5, 0.5, 0.5])
     settings = AT_ONCE | {"learning_rate_warmup_updates": 2}
     monitor, *_ = train(
@@ -324,7 +325,8 @@ def test_best_dev_policy_is_delivered(tmp_path, plays, delivered, text):
 
 
 def test_bc_policy_stored_with_trained_critic(tmp_path):
-    """Two updates of the critic, one that spoils the actor; the BC policy and its critic are what was best."""
+    """Two updates of the critic, then one that damages the actor; the stored best policy is the BC policy with the
+    trained critic."""
     plays, bc_policy = iter([0.5, 0.5, 0.5, 0.4]), make_bc_policy()
     monitor, ppo, _, _ = train(
         tmp_path, evaluate=lambda policy, decisions: found(next(plays)), bc_policy=bc_policy,
@@ -367,7 +369,7 @@ def test_remote_evaluations_do_not_change_results(tmp_path):
         return found(0.5 + 0.1 * (decisions == 2 * ROLLOUT))
 
     here, one, _, _ = train(tmp_path / "here", updates=4, evaluate=evaluate)
-    beside = Elsewhere(evaluate)
+    beside = EvaluatorSubstitute(evaluate)
     there, other, _, _ = train(tmp_path / "there", updates=4, evaluate=evaluate, remote=beside)
     assert beside.orders == [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT], "the last one is played here"
     assert events_of(there, "evaluation") == events_of(here, "evaluation")
@@ -376,13 +378,13 @@ def test_remote_evaluations_do_not_change_results(tmp_path):
     for where in ("here", "there"):
         curves = read_scalars(tmp_path / where / "vision_free" / "tensorboard")["eval/all_success"]
         assert curves.steps.tolist() == [n * ROLLOUT for n in (1, 2, 3, 4)], (
-            "of the policies, not of when that was known"
+            "decisions of the evaluated policies, not of the time of the results"
         )
         assert curves.values == pytest.approx([0.5, 0.6, 0.5, 0.5])
 
 
 def collapsed_at(seen):
-    """Stands for an evaluation: finds that a policy has collapsed; ``seen`` keeps the weights, by decisions."""
+    """Substitute for an evaluation that finds a collapsed policy; ``seen``: decisions -> weights."""
 
     def evaluate(policy, decisions):
         seen[decisions] = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
@@ -394,22 +396,23 @@ def collapsed_at(seen):
 def test_remote_results_are_used_when_the_next_evaluation_is_due(tmp_path):
     """The policy after two updates has collapsed: after the third, training goes back to the one after the first."""
     seen = {}
-    beside = Elsewhere(collapsed_at(seen))
+    beside = EvaluatorSubstitute(collapsed_at(seen))
     monitor, ppo, _, _ = train(tmp_path, updates=5, evaluate=beside.evaluate, bc_policy=make_bc_policy(), remote=beside)
     ((at, text),) = events_of(monitor, "rolled_back")
     assert at == 3 * ROLLOUT
     assert text.startswith("10.0 % of the dev levels at 256 decisions, -40.0 points") and "after 128 dec" in text
-    assert beside.orders == [ROLLOUT, 2 * ROLLOUT, 4 * ROLLOUT], "what it went back to is known"
+    assert beside.orders == [ROLLOUT, 2 * ROLLOUT, 4 * ROLLOUT], "the roll-back target has a result"
     assert same_weights(ppo.reference, seen[ROLLOUT])
     best = checkpoint.load(monitor.checkpoints.best)["policy"]
     assert same_weights(ppo.policy, seen[ROLLOUT]) and same_weights(ppo.policy, best), "delivered"
 
 
 def test_resume_repeats_pending_evaluation(tmp_path):
-    """From the checkpoint after the third update, before it goes back; and where that is switched off from then on."""
-    remote = Elsewhere(collapsed_at({}))
+    """From the checkpoint after the third update, before the roll-back; without the retention guard, no roll-back
+    follows."""
+    remote = EvaluatorSubstitute(collapsed_at({}))
     whole, ppo, _, _ = train(tmp_path, updates=5, evaluate=remote.evaluate, bc_policy=make_bc_policy(), remote=remote)
-    for again in (Elsewhere(collapsed_at({})), None):
+    for again in (EvaluatorSubstitute(collapsed_at({})), None):
         for later in (4, 5):
             whole.checkpoints.path(later * ROLLOUT).unlink()
         seen = {}

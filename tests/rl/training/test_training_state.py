@@ -1,4 +1,4 @@
-"""Everything that a training changes is in its checkpoint, found by comparing all attributes of its objects."""
+"""Checkpoints contain all state that training changes, found by comparing all attributes of its objects."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ def changed(value, other, path, seen):
 
 @pytest.mark.parametrize("case", CASES)
 def test_checkpoint_restores_all_changed_attributes(case):
-    """Over more episodes than the longest window."""
+    """After more episodes than the longest window of statistics has."""
     sizes = {"num_envs": 32, "minibatch_size": 512, "frame_skip": 16} | CASES[case]
     (trained, _), (fresh, _) = make_ppo(**sizes), make_ppo(**sizes, seed=1)
     trained.learn(UPDATES * 32 * 32, Patient())

@@ -9,7 +9,8 @@
 const POLL_MS = 600;
 export const ROOT = new URL("../../../", import.meta.url); // of the server or the site
 export const isSite = document.documentElement.dataset.site !== undefined;
-let token = new URLSearchParams(location.search).get("token") ?? "";
+export const TOKEN = "nppsim.token"; // in localStorage: token that the studio accepted last, for further tabs
+let token = new URLSearchParams(location.search).get("token") ?? localStorage.getItem(TOKEN) ?? "";
 
 /** A request failed.  status: HTTP status, or 0 if the server did not answer. */
 export class ApiError extends Error {
@@ -96,13 +97,24 @@ async function ask(method, path, body, headers = {}, signal) {
     document.dispatchEvent(new Event("studiolost"));
     throw new ApiError("the studio does not answer", 0);
   }
-  if (answer.ok) return answer;
+  if (answer.ok) {
+    localStorage.setItem(TOKEN, token);
+    return answer;
+  }
+  if (answer.status === 401 && adoptToken()) return ask(method, path, body, headers, signal);
   if (answer.status === 401) document.dispatchEvent(new Event("studiolost"));
   const reply = await answer.json().catch(() => ({})); // an internal error has no JSON
   throw new ApiError(
     reply.error ?? `the studio failed (${answer.status}); see its terminal for the reason`,
     answer.status,
   );
+}
+
+/* Use the token of another tab; return whether it differs. */
+function adoptToken() {
+  const before = token;
+  token = localStorage.getItem(TOKEN) ?? token;
+  return token !== before;
 }
 
 async function askSite(path, suffix = ".json") {

@@ -12,7 +12,7 @@
  *     opened              run that was opened last, {label, level, inputs}, or null
  */
 
-import { ROOT, features, get, isSite, useAddress, whileCompiling } from "./api.js";
+import { ROOT, TOKEN, features, get, isSite, useAddress, whileCompiling } from "./api.js";
 import { byId, div, element, takesKeys } from "./elements.js";
 import { openFile, resolveId } from "./library.js";
 import { openLink } from "./share.js";
@@ -50,9 +50,13 @@ const studio = {
   openFiles,
   failed(error) {
     if (error.status !== 0 && error.status !== 401) toast(error.message, "bad"); // waitForStudio reports these two
-    if (FAULTS.some((kind) => error instanceof kind)) console.error(error);
+    logFault(error);
   },
 };
+
+function logFault(error) {
+  if (FAULTS.some((kind) => error instanceof kind)) console.error(error);
+}
 
 function toast(text, kind = "") {
   const box = element("div", { class: `toast ${kind}`, text });
@@ -72,8 +76,9 @@ function makeTabs() {
 }
 
 async function showView() {
-  const [name, ...parts] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
-  const wanted = VIEWS.find((one) => one.name === name) ?? VIEWS[0];
+  const [name, ...parts] = location.hash.replace(/^#\/?/, "").split("/").map(decoded);
+  const found = VIEWS.find((one) => one.name === (name || "levels"));
+  const wanted = found ?? VIEWS[0];
   const number = ++shown;
   endView?.();
   endView = null;
@@ -96,6 +101,7 @@ async function showView() {
       showView();
       return;
     }
+    if (!found) throw new Error(`There is no view “${name}”; choose one above.`);
     const { show } = await import(wanted.module).catch(async (error) => {
       await features(); // fails if the studio has ended
       throw error;
@@ -107,11 +113,20 @@ async function showView() {
   } catch (error) {
     if (number === shown) root.replaceChildren(notice("This cannot be shown", error.message));
     if (number === shown) failedView = error.status === 0 || error.status === 401;
-    studio.failed(error);
+    logFault(error);
   } finally {
     clearTimeout(timer);
     stopPolling();
     loading.remove(); // other elements must not move, since they would lose the focus
+  }
+}
+
+/** Decode a part of an address; a damaged one stays as it is. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
   }
 }
 
@@ -198,10 +213,12 @@ async function waitForStudio() {
   if (failedView) showView();
 }
 
-/** Ask for the address of a restarted studio; resolves when it is entered. */
+/** Ask for the address of a restarted studio; resolves when it is entered, or opened in another tab. */
 function newAddress(box, words) {
-  words.textContent = "The studio was restarted. Paste the address that it printed to continue.";
-  box.querySelector("input")?.remove();
+  const before = box.querySelector("input");
+  const what = before ? "The studio does not accept this address." : "The studio was restarted, or needs a token.";
+  words.textContent = `${what} Paste the address that it printed last to continue.`;
+  before?.remove();
   const field = element("input", {
     type: "text",
     "aria-label": "Address of the studio",
@@ -210,6 +227,7 @@ function newAddress(box, words) {
   });
   box.append(field);
   return new Promise((resolve) => {
+    addEventListener("storage", ({ key }) => key === TOKEN && resolve(null)); // the next request reads it
     field.addEventListener("change", () => {
       useAddress(field.value);
       resolve(null);

@@ -2,9 +2,9 @@
 
 import { levelFromDraft, levelToBytes } from "../../../wasm/level.js";
 import { get, post } from "./api.js";
-import { ask, choice, div, element, selectOf, tableRow } from "./elements.js";
+import { ask, choice, confirmed, div, element, selectOf, tableRow } from "./elements.js";
 import { draftOf } from "./level_model.js";
-import { allLevels, openFile } from "./library.js";
+import { allLevels, fileName, openFile } from "./library.js";
 import { text as base64 } from "./arrays.js";
 import { drafts } from "./store.js";
 
@@ -40,14 +40,8 @@ export function showKeys() {
 }
 
 /** Ask whether the unsaved changes of the edited level may be discarded. */
-export async function askToDrop() {
-  const text = element("p", { text: "The level in the editor has unsaved changes." });
-  return (
-    (await ask("Edit another level?", text, [
-      choice("", "Keep it"),
-      choice("drop", "Discard the changes", "danger"),
-    ])) === "drop"
-  );
+export function askToDrop() {
+  return confirmed("Edit another level?", "The level in the editor has unsaved changes.", "Discard the changes");
 }
 
 export async function chooseLevel(studio) {
@@ -92,11 +86,9 @@ export async function saveInFolder(editor, studio) {
     type: "text",
     required: true,
     maxlength: 80,
-    value:
-      editor.state.title
-        .replace(/[^\w .-]/g, "_")
-        .replace(/^\W+/, "")
-        .slice(0, 80) || "level",
+    pattern: "[\\p{L}\\p{N}_][\\p{L}\\p{N}_ .\\-]*",
+    title: "letters, digits, spaces, _ . and -; the first is a letter, a digit or _",
+    value: fileName({ title: editor.state.title, id: "level" }).slice(0, 80),
   });
   const contents = div(
     "",
@@ -109,9 +101,7 @@ export async function saveInFolder(editor, studio) {
   const request = { map, folder: Number(folder.value), name: input.value, replace: false };
   let saved = await post("edit/save", request);
   if (saved.exists) {
-    const text = element("p", { text: `The file ${saved.exists} exists already.` });
-    if ((await ask("Replace it?", text, [choice("", "Keep it"), choice("replace", "Replace", "danger")])) !== "replace")
-      return;
+    if (!(await confirmed("Replace it?", `The file ${saved.exists} exists already.`, "Replace"))) return;
     saved = await post("edit/save", { ...request, replace: true });
   }
   editor.history.markSaved();

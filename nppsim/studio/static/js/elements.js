@@ -149,3 +149,9 @@ export function ask(title, contents, buttons) {
 
 /** Create a button of a dialog. */
 export const choice = (value, text, kind) => element("button", { value, text, class: kind });
+
+/** Ask for the confirmation of an action that cannot be undone.  yes: text of the button that confirms. */
+export async function confirmed(title, text, yes) {
+  const answers = [choice("", "Keep it"), choice("yes", yes, "danger")];
+  return (await ask(title, element("p", { text }), answers)) === "yes";
+}

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { allLevels } from "./library.js";
 import { putTargets, removeLevels, storedPars } from "./store.js";
 import { seconds } from "./clock.js";
-import { SUPPORT, actionButton, div, element, linkButton, selectOf, takesKeys } from "./elements.js";
+import { SUPPORT, actionButton, confirmed, div, element, linkButton, selectOf, takesKeys } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { onThemeChange } from "./pen.js";
 import { planned } from "./planner.js";
@@ -63,6 +63,7 @@ export async function show(root, studio, category) {
   for (const card of levels)
     if (pars.has(card.id)) card.par = Math.min(card.par ?? Infinity, pars.get(card.id) ?? Infinity);
   if (!levels.some((card) => categoryOf(card) === chosen.category)) chosen.category = "";
+  if (category && !chosen.category) studio.toast(`There is no category “${category}” here; all are shown.`, "bad");
   if (!levels.length) {
     root.append(
       div(
@@ -86,12 +87,13 @@ export async function show(root, studio, category) {
   return () => gallery.destroy();
 }
 
-/** Count the replays of each level: id -> {all, won}.  With the replays of an evaluation, it is the agent's success
- *  rate. */
+/** Count the replays of each level whose ending is known: id -> {all, won}.  With the replays of an evaluation, it is
+ *  the agent's success rate. */
 async function success(studio) {
   const runs = new Map();
   try {
     for (const { level, success: won } of (await get("replays")).replays) {
+      if (won === null) continue;
       const one = runs.get(level) ?? { all: 0, won: 0 };
       runs.set(level, { all: one.all + 1, won: one.won + (won ? 1 : 0) });
     }
@@ -200,7 +202,7 @@ class Gallery {
       this.own.length
         ? actionButton(
             this.own.length === 1 ? "Forget the opened level" : `Forget the ${this.own.length} opened levels`,
-            () => removeLevels(this.own).then(() => this.studio.go(location.hash), this.studio.failed),
+            () => this.forget().catch(this.studio.failed),
             { class: "quiet", title: "remove opened and linked levels from this browser; stored runs stay" },
           )
         : null,
@@ -209,6 +211,13 @@ class Gallery {
         title: "levels, packs, replays, attract files; or drop them on the page",
       }),
     );
+  }
+
+  async forget() {
+    const text = "Levels that were opened, linked or drawn are removed from this browser; stored runs and drafts stay.";
+    if (!(await confirmed("Forget these levels?", text, "Forget them"))) return;
+    await removeLevels(this.own);
+    this.studio.go("#/levels");
   }
 
   chooser(name, label, choices) {

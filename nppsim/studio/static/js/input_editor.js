@@ -6,7 +6,7 @@
 import { continued } from "./agents.js";
 import { get, whileCompiling } from "./api.js";
 import { seconds } from "./clock.js";
-import { actionButton, div, element, linkButton, panel } from "./elements.js";
+import { actionButton, confirmed, div, element, linkButton, panel } from "./elements.js";
 import { loadLevel } from "./engine.js";
 import { findRun } from "./library.js";
 import { levelOf, search } from "./planner.js";
@@ -89,7 +89,7 @@ class InputEditor {
       this.search.setPoint(this.player.scene.toLevel(event.offsetX, event.offsetY));
       this.player.seek(this.player.frame);
     });
-    this.canvas.canvas.focus();
+    this.canvas.canvas.focus({ preventScroll: true });
   }
 
   destroy() {
@@ -509,8 +509,9 @@ class InputEditor {
       });
       const drop = actionButton(
         "×",
-        () => {
-          this.branches.splice(index, 1);
+        async () => {
+          if (!(await confirmed("Remove this branch?", `“${branch.name}” is removed.`, "Remove"))) return;
+          this.branches.splice(this.branches.indexOf(branch), 1);
           this.compare(null);
           this.choose(Math.min(this.chosen - (index < this.chosen ? 1 : 0), this.branches.length - 1));
         },

@@ -120,5 +120,5 @@ export function saveFile(data, name) {
 
 /** Return a file name without suffix for a level: its title with other characters replaced, or its id. */
 export function fileName({ title, id }) {
-  return title.trim().replace(/^\.|[^A-Za-z0-9 _.-]/g, "_") || id.slice(0, 8);
+  return title.normalize().trim().replace(/^[.-]|[^\p{L}\p{N} _.-]/gu, "_") || id.slice(0, 8);
 }

@@ -19,7 +19,7 @@ const found = new Map(); // by objective and level, of this tab's searches; null
  */
 export async function planned(level, objective = "time", options = {}) {
   const key = `${objective} ${level.id}`;
-  const known = found.get(key) ?? (await storedPlan(level.id, objective));
+  const known = (await storedPlan(level.id, objective)) ?? found.get(key) ?? null;
   if (known || found.has(key)) return known;
   const { state, inputs, gold } = await search({ level: levelOf(level), objective }, options);
   const plan = state === "found" ? { frames: inputs.length, inputs, gold } : null;

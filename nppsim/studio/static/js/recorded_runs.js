@@ -6,9 +6,10 @@ import { seconds } from "./clock.js";
 import { actionButton, checkBox, div, dot, element } from "./elements.js";
 import { loadRun } from "./engine.js";
 import { allRuns } from "./library.js";
-import { levelOf, planned } from "./planner.js";
+import { PLANNERS, levelOf, planned } from "./planner.js";
 import { RUN_COLOURS } from "./player.js";
 import { Recording } from "./recording.js";
+import { storedPlan } from "./store.js";
 
 const bests = new Map(); // level id -> looks of the best run in this tab
 const MOST = 12; // stored runs and replays in the list
@@ -45,7 +46,22 @@ export class RecordedRuns {
       return { key: path, label, frames, fetch: () => loadRun(path, this.level) };
     });
     const played = this.sources.filter(({ request }) => request?.agent);
-    this.setSources([this.playedSource("the planner", { planner: true }), ...played, ...recorded]);
+    this.setSources([await this.parSource(), ...played, ...recorded]);
+  }
+
+  /** Return the source of the stored par, whoever found it, or of the planner, which searches when it is shown. */
+  async parSource() {
+    const plan = await storedPlan(this.level.id, "time");
+    const made = this.playedSource("the planner", { planner: true });
+    const source = this.sources.find(({ key }) => key === made.key) ?? made;
+    if (!plan) return source;
+    if (plan.by && plan.by !== PLANNERS.time) source.label = plan.by;
+    if (source.recording && source.recording.frames !== plan.frames) {
+      source.recording = source.fetching = null;
+      if (source.shown) await this.fetch(source);
+    }
+    source.frames = plan.frames;
+    return source;
   }
 
   /** Add the studio's agents to the list.  Only on demand, since loading them takes seconds and disturbs play. */

@@ -2,7 +2,7 @@
 
 import { features, get } from "./api.js";
 import { score, seconds } from "./clock.js";
-import { actionButton, div, element, linkButton, researchPanel, table } from "./elements.js";
+import { actionButton, confirmed, div, element, linkButton, researchPanel, table } from "./elements.js";
 import { loadLevel, loadRun } from "./engine.js";
 import { exportDialog } from "./export_dialog.js";
 import { allLevels, allRuns, findRun, saveFile } from "./library.js";
@@ -228,6 +228,10 @@ function row(run, names, studio, folder) {
     line.append(element("td"));
     return line;
   }
+  const remove = async () => {
+    if (await confirmed("Remove this run?", `“${run.label}” is removed from this browser.`, "Remove"))
+      await removeRun(run.number);
+  };
   const add = async (button) => {
     const { added, demonstrations } = await demonstrate(run);
     button.disabled = true;
@@ -243,7 +247,7 @@ function row(run, names, studio, folder) {
         "bar",
         folder && run.outcome === "won" ? act("Add to my demonstrations", add) : null,
         act("Export …", () => exportDialog(run, names.get(run.level) ?? run.label)),
-        act("Remove", () => removeRun(run.number)),
+        act("Remove", remove),
       ),
     ),
   );

@@ -4,11 +4,11 @@
 
 import { play } from "./agents.js";
 import { get } from "./api.js";
-import { score, seconds } from "./clock.js";
+import { seconds } from "./clock.js";
 import { actionButton, div, element } from "./elements.js";
 import { PLANNERS, levelOf, planned, search, storePlan } from "./planner.js";
 import { Recording } from "./recording.js";
-import { addRun, storedPlan } from "./store.js";
+import { addRun, isBetter, storedPlan } from "./store.js";
 
 const EPISODES = 32; // of the agent, per search
 const BUDGET = 1_000_000; // frames that the first search simulates to improve a run; the next one twice as many, ...
@@ -97,12 +97,6 @@ class Solver {
       .filter(Boolean)
       .join(" · ");
   }
-}
-
-function isBetter(objective, run, other) {
-  const worth = ({ inputs, gold }) => ({ score: score(inputs.length, gold), "all-gold": gold })[objective] ?? 0;
-  const gain = worth(run) - worth(other);
-  return gain > 0 || (gain === 0 && run.inputs.length < other.inputs.length);
 }
 
 /**

@@ -174,13 +174,29 @@ export const ownBest = ({ time }) => time.find(({ kind }) => kind === "person")?
 /** @typedef {{inputs: Uint8Array, frames: number, gold: number, by?: string, settings?: object}} Plan - a run from the
  *  spawn.  by: who found it; default: the planner.  settings: of the planner, to improve it */
 
-/** @returns {Promise<Plan | null>} */
-export const storedPlan = async (level, objective) => (await find("plans", [level, objective])) ?? null;
+/** Return true if a run is better than another one for an objective. */
+export function isBetter(objective, run, other) {
+  const worth = ({ inputs, gold }) => ({ score: score(inputs.length, gold), "all-gold": gold })[objective] ?? 0;
+  const gain = worth(run) - worth(other);
+  return gain > 0 || (gain === 0 && run.inputs.length < other.inputs.length);
+}
+
+/**
+ * Return the run that is best for an objective, which may have been found for another one; null if no search for the
+ * objective has found a run.
+ * @returns {Promise<Plan | null>}
+ */
+export async function storedPlan(level, objective) {
+  const range = IDBKeyRange.bound([level], [level, []]);
+  const [plans] = await change("plans", "readonly", (store) => [store.getAll(range)]);
+  const own = plans.find((plan) => plan.objective === objective);
+  return own ? plans.reduce((first, plan) => (isBetter(objective, plan, first) ? plan : first), own) : null;
+}
 
 /** Return the frames of the fastest stored run by level.  @returns {Promise<Map<string, number>>} */
 export async function storedPars() {
-  const fast = (await all("plans")).filter(({ objective }) => objective === "time");
-  return new Map(fast.map(({ level, frames }) => [level, frames]));
+  const slowFirst = (await all("plans")).sort((a, b) => b.frames - a.frames);
+  return new Map(slowFirst.map(({ level, frames }) => [level, frames]));
 }
 
 /** Store a run, also among the best runs.  by: who found it. */

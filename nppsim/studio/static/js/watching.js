@@ -110,7 +110,7 @@ export class Watching {
     if (path) return findRun(path);
     const plan = await planned(this.level, planner, { signal });
     if (!plan) throw new Error("the planner found no run of this level");
-    return { label: PLANNERS[planner], inputs: plan.inputs };
+    return { label: plan.by ?? PLANNERS[planner], inputs: plan.inputs }; // an agent may have found it
   }
 
   begin(one, label, layout = null) {

@@ -1,4 +1,4 @@
-"""Hierarchical PPO: choices that last, the loss they add, the switch from plain PPO, and what the audit makes of it."""
+"""Hierarchical PPO: choices of several decisions, their loss, the switch from plain PPO, and the audit."""
 
 import itertools
 
@@ -33,7 +33,7 @@ def hierarchical(**changes):
 
 
 def naive_semi_markov(rewards, values, chooses, ends, last, gamma, decay):
-    """Choice by choice, of one environment."""
+    """Advantages of one environment, choice by choice."""
     advantages, returns = np.zeros(len(rewards)), np.zeros(len(rewards))
     following, trace = last, 0.0
     for t in reversed(np.flatnonzero(chooses)):
@@ -74,7 +74,8 @@ def test_semi_markov_equals_naive_computation(seed, steps, gamma, decay):
 
 
 def test_returns_of_choices_by_hand():
-    """Choices before decisions 1 (lasts 2), 3 (lasts 1, the episode's last) and 4 (goes on after the rollout)."""
+    """Choices before decisions 1 (lasts 2 decisions), 3 (lasts 1, the last of its episode) and 4 (continues after the
+    rollout)."""
     column = lambda *values: torch.tensor(values)[:, None]  # noqa: E731
     advantages, returns = compute_smdp_gae(
         column(1.0, 2.0, 4.0, 8.0, 16.0),

@@ -1,5 +1,5 @@
-"""Inputs of updates: accumulated gradients, targets of current values, V-trace, drawn minibatches; each against a plain
-twin, and off by default."""
+"""Options of updates: accumulated gradients, targets of current values, V-trace, sampled minibatches; each compared
+with plain code, and without effect by default."""
 
 import copy
 import functools
@@ -36,7 +36,7 @@ OPTIONS = (
 
 
 def plain_trace(rewards, values, ends, last, gamma, lam, ratios, rho_clip, c_clip):
-    """(advantages, returns) float64[T, N] by the definition: sums over later decisions, each error by itself."""
+    """(advantages, returns) float64[T, N] by the definition: weighted sums of later TD errors."""
     length, count = rewards.shape
     following = np.vstack([values[1:], last[None]])
     deltas = rewards + gamma * following * ~ends - values
@@ -87,7 +87,7 @@ def test_later_epochs_use_targets_of_current_values_including_time_outs():
     roll_out(ppo)
     buffer = ppo.rollout_buffer
     samples = ppo.samples(ppo.loss_weights())
-    assert len(ppo.timeouts.index), "or time-outs were not tested"
+    assert len(ppo.timeouts.index), "the rollout contains time-outs"
     before = copy.deepcopy(vars(buffer))
     assert torch.equal(samples.returns, buffer.flat("returns"))
     then = evaluate_rollout(ppo.policy, buffer, ThreadPool(1), 64)[1].view(buffer.shape)
@@ -245,7 +245,7 @@ def test_weighted_losses_and_clipped_values_match_their_formulas():
         Samples(**{name: torch.from_numpy(array) for name, array in samples.items() if name != "weights"}),
         LossWeights(0.2, 0.5, 0.01),
     )
-    assert abs(float(free.value_loss) - float(found.value_loss)) > 0.1, "or clipping was not tested"
+    assert abs(float(free.value_loss) - float(found.value_loss)) > 0.1, "clipping changes the value loss"
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options))
@@ -266,9 +266,7 @@ def test_run_with_option_resumes_bit_for_bit(options):
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     usual = trained_as_usual()
     same = all(torch.equal(ours[name], usual[name]) for name in ours)
-    assert same == (options == {"gradient_statistics_freq": 2}), (
-        "an option that does nothing, or one that should do nothing"
-    )
+    assert same == (options == {"gradient_statistics_freq": 2}), "an option has no effect, or an unset option has one"
 
 
 @functools.cache

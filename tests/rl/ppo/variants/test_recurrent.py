@@ -1,4 +1,4 @@
-"""PPO with a recurrent policy: stored states and learning against steps by hand, resumption, evaluation, audit."""
+"""PPO with a recurrent policy: stored states and updates compared with single steps, resumption, evaluation, audit."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def train(ppo, updates=2):
 
 
 def test_states_are_stored_and_reset_at_the_start_of_episodes():
-    """Over two rollouts, with a player of its own that is shown what the environments showed."""
+    """Over two rollouts, compared with a separate player that gets the same observations."""
     ppo, ends = recurrent(desync_episodes=True), 0
     player, all_envs = RecurrentPlayer(ppo.policy, 4), np.arange(4)
     for _ in range(2):
