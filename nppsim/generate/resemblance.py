@@ -4,8 +4,8 @@
     Classifier.fit(x, is_official).log_odds(x)      # float64[levels]
     is_selected(level)                              # rejection sampling with the stored classifier
 
-``official_like.json`` has the classifier that separates candidates of the hard levels (docs/benchmark.md) from half of the
-official levels.  ``benchmarks/compare_levels.py --write`` makes it.
+``official_like.json`` has the classifier that separates candidates of the hard levels (docs/benchmark.md) that the planner
+finishes from half of the official levels.  ``benchmarks/compare_levels.py --write`` makes it.
 """
 
 from collections.abc import Sequence
@@ -35,8 +35,8 @@ EQUAL = 1e-9  # a statistic with a smaller standard deviation is constant
 CLIP = 5.0  # largest absolute value of a standardised statistic
 
 CLASSIFIER = Path(__file__).with_name("official_like.json")
-# A candidate with log-odds x is selected with probability min(1, exp(x - ALWAYS)): one of nine.
-ALWAYS = 2.0
+# A candidate with log-odds x is selected with probability min(1, exp(x - ALWAYS)).
+ALWAYS = 1.5
 
 
 def statistics(levels: Sequence[Level]) -> np.ndarray:

@@ -208,19 +208,19 @@ def _spawn(rng: Rng, board: np.ndarray) -> Tile | None:
 
 def _distances(board: np.ndarray, start: Tile) -> np.ndarray:
     """Return the number of steps from a tile to each tile that is not solid, int[rows, columns]; -1: unreachable."""
-    free = np.pad(board != SOLID, 1)
-    found = np.full(free.shape, -1)
-    front = np.zeros(free.shape, bool)
-    front[1 + start[1], 1 + start[0]] = True
+    width = board.shape[1] + 2  # with a solid border
+    free = np.pad(board != SOLID, 1).ravel().tolist()
+    found = [-1] * len(free)
+    front = [(1 + start[1]) * width + 1 + start[0]]
     step = 0
-    while front.any():
-        found[front] = step
+    while front:
+        for tile in front:
+            found[tile], free[tile] = step, False
         step += 1
-        free &= ~front
-        beside = np.zeros(free.shape, bool)
-        beside[1:-1, 1:-1] = front[:-2, 1:-1] | front[2:, 1:-1] | front[1:-1, :-2] | front[1:-1, 2:]
-        front = beside & free
-    return found[1:-1, 1:-1]
+        front = [
+            *{other for tile in front for other in (tile - 1, tile + 1, tile - width, tile + width) if free[other]}
+        ]
+    return np.reshape(found, (-1, width))[1:-1, 1:-1]
 
 
 def _niche(rng: Rng, board: np.ndarray, spawn: Tile) -> list[Tile] | None:

@@ -197,6 +197,16 @@ def best_first(open_states, child, open_words, child_words, queue, tree, visited
     return simulated, -1, -1, 0
 
 
+@allocating_entry
+def shortest_path(states, slots, world, sequence, params):
+    """Return the smallest ``_path_score`` without noise of the states ``slots``, int64[n]; LOST without a path."""
+    shortest = LOST
+    for slot in slots:
+        score = _path_score(0, states.ninja[slot], states.entities[slot], world, sequence, params, 0.0)
+        shortest = min(shortest, score)
+    return shortest
+
+
 @kernel
 def _is_new(table, key):
     """Add a key to a hash table; return False if it was in the table."""

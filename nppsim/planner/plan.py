@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from nppsim.actions import FRAME_SKIP
 from nppsim.bank import GAME_TIME, LevelBank
 from nppsim.levels.level import Level
 from nppsim.planner.gold import better_runs, check_objective
@@ -21,6 +22,8 @@ from nppsim.planner.settings import TIME, PlannerSettings
 FILLS = (8.0, 3.0, 20.0)
 BEAM = 384  # width of the beam, in states
 BEAM_SHARE = 0.3  # fraction of the budget for the beam search; the best-first search gets the rest
+STEP = 50_000  # frames between two measurements of progress in ``first_run``
+PROGRESS = 1.0  # px, smallest progress
 # Parameters of the best-first search.
 BEST_FIRST = SearchParams(width=1, noise=2.0, fill=FILLS[0], momentum=0.0, min_hold=1, time_cost=0.8)
 
@@ -87,6 +90,30 @@ def _fast_run(level: Level, settings: PlannerSettings, budget: int, start: PlanS
         solution = best_first.advance(budget - simulated)
         simulated += best_first.simulated
     return None if solution is None else verified(bank, solution, start, simulated)
+
+
+def first_run(level: Level, budget: int, patience: int) -> PlannedRun | None:
+    """Find some run that finishes ``level`` from the spawn, by best-first search alone; None if none was found.
+
+    On long levels it finds as many runs as ``plan`` with fewer simulated frames; they are slower.
+
+    budget: maximum number of simulated frames.
+    patience: number of simulated frames without a shorter remaining path (``PROGRESS``) after which the search ends.
+    """
+    bank = LevelBank([level], least_time=GAME_TIME)
+    rows, _ = first_state(bank, None)
+    if not bank.reachable[0]:
+        return None
+    limit = int(bank.time_limit[0])
+    search = BestFirst(bank, FRAME_SKIP, rows[0], np.random.default_rng(0), BEST_FIRST, limit)
+    shortest, since = np.inf, 0
+    while search.simulated < budget and search.simulated - since < patience and not search.is_exhausted:
+        solution = search.advance(min(STEP, budget - search.simulated))
+        if solution is not None:
+            return verified(bank, solution, None, search.simulated)
+        if (path := search.shortest_path()) < shortest - PROGRESS:
+            shortest, since = path, search.simulated
+    return None
 
 
 def par_frames(level: Level, budget: int = PlannerSettings.budget) -> int | None:

@@ -30,6 +30,7 @@ from nppsim.planner.kernels import (
     best_first,
     expand,
     rehash,
+    shortest_path,
 )
 from nppsim.simulate import play_on
 
@@ -347,6 +348,12 @@ class BestFirst:
                 actions = actions_to(self._tree.parents, self._tree.actions, node, action)
                 return winning_run(actions, frames, self.frame_skip)
         return None
+
+    def shortest_path(self) -> float:
+        """Return the smallest remaining path of all open states, in px; a very large number if there are none."""
+        slots = self._queue.slots[: self._queue.count[0]]
+        with np.errstate(over="ignore"):  # see ``advance``
+            return float(shortest_path(self._open, slots, self.bank.world, self.sequence, self.params))
 
     def _make_room(self, nodes: int) -> None:
         """Grow the tree and the hash table for this many new nodes."""

@@ -18,7 +18,7 @@ from nppsim.physics.outcomes import WON
 from nppsim.physics.state import DEAD
 from nppsim.planner import PlanStart, better_runs, kernels, par_frames, plan, retime
 from nppsim.planner.kernels import Queue
-from nppsim.planner.plan import BEST_FIRST
+from nppsim.planner.plan import BEST_FIRST, first_run
 from nppsim.planner.search import BestFirst, first_state
 from nppsim.replays.replay import Replay, on_grid
 
@@ -44,6 +44,34 @@ def test_plan_wins_on_last_frame_deterministically(category, seed):
     assert on_grid(found.inputs, 4)
     again = plan(level, seed=7)
     assert again.inputs.tobytes() == found.inputs.tobytes()
+
+
+def test_first_run_wins_and_ends_without_progress():
+    level = generate("simple", 3)[0]
+    found = first_run(level, budget=2_000_000, patience=500_000)
+    assert nppsim.simulate(level, found.inputs).outcome == "won"
+    assert first_run(level, budget=found.simulated // 2, patience=500_000) is None
+    tiles = np.ones((23, 42), np.uint8)
+    tiles[5:20, 5:35] = 0
+    # Switch and exit are 12 tiles above the floor, far from walls.
+    too_high = Level.build(tiles, (60, 78), exits=[((72, 28), (60, 28))])
+    limited, unlimited = simulated_frames(too_high, patience=100_000), simulated_frames(too_high, patience=10**9)
+    assert 100_000 <= limited < unlimited
+
+
+def simulated_frames(level, patience):
+    """Frames that ``first_run`` simulates in vain, up to a million."""
+    searches = []
+
+    class Recorded(BestFirst):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            searches.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "BestFirst", Recorded)
+        assert first_run(level, 1_000_000, patience) is None
+    return searches[0].simulated
 
 
 def test_plan_acts_every_frame_skip_frames():
