@@ -39,7 +39,7 @@ DEFAULT_OBSERVATIONS: dict[str, tuple[str, ...]] = {  # of the environments
     "state": layout.VISION_FREE,
     "look-ahead": (*layout.VISION_FREE, "foresight"),
 }
-NAMES = ("easy/train", "easy/dev", "easy/test", "hard/dev")
+NAMES = ("easy/train", "easy/dev", "easy/test", "hard/dev", "hard/test")
 HIDDEN = "hard/hidden"
 HARD_CATEGORY, HARD_MIN_PATH = "campaign_like", 1250.0  # px
 # Frames of the planner.  With unlimited patience, it finishes a tenth more of the candidates and takes 1.6 times as long.

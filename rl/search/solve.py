@@ -46,9 +46,8 @@ UNLIMITED = 10**12  # budget in frames of searches with a time limit
 # then ``better_runs`` with the rest.
 PLANNER_SHARE = 0.5
 GUIDED_FRAMES = 100_000
-AVOIDING_SHARE = (
-    0.5  # share of the budget for runs with little gold; with a time limit, the rest of the time is for shorter runs
-)
+# Share of the budget for runs with little gold; with a time limit, the rest of the time is for shorter runs.
+AVOIDING_SHARE = 0.5
 PLANNER_BEAM = SearchParams(width=384, noise=12.0, fill=0.5, momentum=4.0, min_hold=1)
 LEAST_WIDTH = 16  # of the planner's beam; the search is left out if its frames suffice only for a narrower beam
 # Parameters of beams that search for shorter runs: these first, then random combinations of the values below.
