@@ -209,7 +209,7 @@ export class DecisionLog {
 
 /** Describe thinking and plan of a decision in live play. */
 function planText({ thinks, ahead }) {
-  return `${thinks ? "thinking" : "not thinking"}; ${ahead} decisions planned`;
+  return `${thinks ? "thinking" : "not thinking"}; ${ahead} ${ahead === 1 ? "decision" : "decisions"} planned`;
 }
 
 function percent(share) {
