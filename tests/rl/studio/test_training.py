@@ -54,7 +54,7 @@ def test_experiment_not_begun_has_no_runs(tmp_path):
         read_experiment(tmp_path)
     for text in ("[]", "nothing"):
         (tmp_path / "config.json").write_text(text)
-        with pytest.raises(ResultsError, match="JSON"):
+        with pytest.raises(ResultsError, match="config.json"):
             read_experiment(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     assert read_experiment(tmp_path)["runs"] == []
