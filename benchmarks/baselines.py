@@ -1,4 +1,4 @@
-"""Train, play and score the baselines of docs/benchmark.md.
+"""Train, play and score the baselines of docs/benchmark.md, on the levels of ``easy``.
 
 python -m benchmarks.baselines ppo-state --seeds 1 2 3 --out baselines       # without names: all baselines
 
@@ -13,7 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nppsim.gym.benchmark import NAMES, folder_of
+from nppsim import errors
+from nppsim.errors import ConfigError, did_you_mean
+from nppsim.gym.benchmark import folder_of
+from nppsim.io.files import check_output_folder
+from nppsim.settings import Parser, check_settings, setting
 from scripts import benchmark, pretrain_bc, train_and_compare
 
 DEMONSTRATIONS = Path(__file__).parents[1] / "datasets" / "refined"
@@ -39,34 +43,55 @@ class Baseline:
     flags: tuple[str, ...] = ()
 
 
-TRACKS = {"pixels": "pixels_only", "state-no-paths": "state_no_paths", "state": "vision_free"} | {
-    "look-ahead": "vision_free_foresight"
+NETWORKS = {  # track -> network
+    "pixels": "pixels_only",
+    "state-no-paths": "state_no_paths",
+    "state": "vision_free",
+    "look-ahead": "vision_free_foresight",
 }
 BASELINES = (
-    {f"ppo-{track}": Baseline(network) for track, network in TRACKS.items()}
-    | {f"bc-{track}": Baseline(network, ppo=False, imitation=True) for track, network in TRACKS.items()}
-    | {f"bc-ppo-{track}": Baseline(network, imitation=True) for track, network in TRACKS.items()}
+    {f"ppo-{track}": Baseline(network) for track, network in NETWORKS.items()}
+    | {f"bc-{track}": Baseline(network, ppo=False, imitation=True) for track, network in NETWORKS.items()}
+    | {f"bc-ppo-{track}": Baseline(network, imitation=True) for track, network in NETWORKS.items()}
     | {"ppo-gru-state": Baseline("vision_free+gru")}
     | {"ppo-learnability-state": Baseline("vision_free", flags=("--curriculum", "learnability"))}
 )
 
 
-def main(argv: list[str]) -> None:
-    """Run the command."""
+@dataclass(frozen=True)
+class BaselineSettings:
+    """Settings of the command."""
+
+    seeds: tuple[int, ...] = setting((1, 2, 3, 4, 5), "training seeds", flag="seeds", low=0)
+    levels: str = setting("easy/test", "split to play", flag="levels", choices=("easy/dev", "easy/test"))
+    decisions: int = setting(DECISIONS, "decisions of PPO", flag="decisions", low=1)
+    num_levels: int | None = setting(None, "play only N levels, to try the command", flag="num-levels", low=1)
+    out: Path = setting(Path("baselines"), "folder of the submissions", flag="out", metavar="DIR")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+def main(argv: list[str]) -> int:
+    """Run the command; return the exit status: 0 for success, 2 for bad input."""
+    return errors.run(lambda: train_and_score(argv))
+
+
+def train_and_score(argv: list[str]) -> None:
+    """Train and score the baselines; raises ConfigError for bad input."""
     names = (*RULES, *BASELINES)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
-    parser.add_argument("--levels", choices=[name for name in NAMES if not name.endswith("train")], default="easy/test")
-    parser.add_argument("--decisions", type=int, default=DECISIONS, help="decisions of PPO (default: %(default)s)")
-    parser.add_argument("--num-levels", type=int, metavar="N", help="play only N levels, to try the command")
-    parser.add_argument("--out", type=Path, default=Path("baselines"), metavar="DIR")
-    given = parser.parse_args(argv)
-    if unknown := {*given.names} - {*names}:
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(names)}")
+    parser.add_settings(BaselineSettings)
+    parsed = parser.parse_args(argv)
+    given = parser.build(BaselineSettings, parsed)
+    for name in parsed.names:
+        if name not in names:
+            raise ConfigError(f"is not a baseline; give {', '.join(names)}{did_you_mean(name, names)}", "NAME", name)
+    check_output_folder(given.out, "--out")
     folders = []
     with tempfile.TemporaryDirectory() as training:
-        for name in given.names or names:
+        for name in parsed.names or names:
             for seed in given.seeds:
                 folders.append(given.out / f"{name}_{seed}")
                 if not folders[-1].exists():
@@ -74,26 +99,25 @@ def main(argv: list[str]) -> None:
     run(benchmark.main, "table", *folders, "--out", given.out / "table.json")
 
 
-def make(name: str, seed: int, given: argparse.Namespace, training: Path, out: Path) -> None:
+def make(name: str, seed: int, given: BaselineSettings, training: Path, out: Path) -> None:
     """Train one seed of a baseline in the folder ``training``; write its submission to ``out``."""
     baseline = BASELINES.get(name)
     policy = name if baseline is None else train(f"{name}_{seed}", baseline, seed, given, training)
     budget = given.decisions if baseline and baseline.ppo else 0
     demonstrations = NUM_DEMONSTRATIONS if baseline and baseline.imitation else 0
     about = ["--name", name, "--seed", seed, "--budget", budget, "--demonstrations", demonstrations, "--out", out]
-    if given.num_levels:
+    if given.num_levels is not None:
         about += ["--num-levels", given.num_levels]
     run(benchmark.main, "run", policy, "--levels", given.levels, *about)
 
 
-def train(name: str, baseline: Baseline, seed: int, given: argparse.Namespace, folder: Path) -> Path:
+def train(name: str, baseline: Baseline, seed: int, given: BaselineSettings, folder: Path) -> Path:
     """Train one seed of a baseline in a new folder of ``folder``; return the checkpoint."""
     common = ("--architectures", baseline.network, "--seed", seed, "--output-dir", folder)
     if not baseline.ppo:
         run(pretrain_bc.main, *common, *IMITATION)
         return max(folder.glob("pretrain_*/bc_best.safetensors"), key=lambda path: path.stat().st_mtime)
-    levels = given.levels.split("/")[0]
-    data = ("--train-dataset", folder_of(f"{levels}/train"), "--dev-dataset", folder_of(f"{levels}/dev"))
+    data = ("--train-dataset", folder_of("easy/train"), "--dev-dataset", folder_of("easy/dev"))
     start = IMITATION if baseline.imitation else ("--no-pretraining",)
     length = ("--total-timesteps", given.decisions, "--eval-freq", 0, "--skip-final-eval", "--hardware-profile", "auto")
     run(train_and_compare.main, "--experiment-name", name, *common, *data, *start, *length, *baseline.flags)
@@ -107,4 +131,4 @@ def run(program: Callable[[list[str]], int], *arguments: object) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

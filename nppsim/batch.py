@@ -99,8 +99,10 @@ class BatchSimulator:
         foresight: Foresight = FORESIGHT,
         static: Static | None = None,
     ):
-        if num_envs < 1 or frame_skip < 1:
-            raise ValueError(f"num_envs and frame_skip must be at least 1; got {num_envs} and {frame_skip}")
+        if num_envs < 1 or frame_skip < 1 or num_envs % 1 or frame_skip % 1:
+            raise ValueError(
+                f"num_envs and frame_skip must be whole numbers of at least 1; got {num_envs} and {frame_skip}"
+            )
         if not 0.0 < gamma <= 1.0:
             raise ValueError(f"gamma must be in (0, 1]; got {gamma}")
         if threads is not None and threads < 1:
@@ -110,6 +112,8 @@ class BatchSimulator:
         self.frame_skip = int(frame_skip)
         self.gamma = float(gamma)
         self.keys = layout.observation_keys(observations)
+        if not isinstance(stacking, Stacking) or not isinstance(foresight, Foresight):
+            raise TypeError(f"give a Stacking and a Foresight (docs/api.md); got {stacking!r} and {foresight!r}")
         if inapplicable := stacking.inapplicable(self.keys):
             raise ValueError(
                 f"there are no {' or '.join(inapplicable)} observations to stack: only {', '.join(self.keys)} are observed"
@@ -256,8 +260,7 @@ class BatchSimulator:
         asleep: bool[N], environments to skip; their state and observations stay unchanged.
         every_end: write ``final_obs`` for all finished episodes, not only for truncated ones.
         """
-        if not self._started:
-            raise RuntimeError("call reset() before step()")
+        self._check_started("step")
         next_level = self._checked_levels(self.next_level)
         if (next_level < 0).any():
             raise ValueError(f"next_level must be in 0..{len(self.bank) - 1}; got {next_level!r}")
@@ -347,6 +350,10 @@ class BatchSimulator:
             raise ValueError(f"levels must be int[{self.num_envs}] below {len(self.bank)}; got {levels!r}")
         return np.require(levels, np.int32, ["C", "W", "A"])
 
+    def _check_started(self, method: str) -> None:
+        if not self._started:
+            raise RuntimeError(f"call reset() before {method}()")
+
     def snapshot(self, i: int | slice | np.ndarray) -> np.ndarray:
         """Return a copy of the complete state of environment i, uint8[B], or of k environments, uint8[k, B]."""
         if self._stacks is None:
@@ -375,6 +382,7 @@ class BatchSimulator:
 
         ``snapshot`` returns as many bytes as the largest level of the bank needs.
         """
+        self._check_started("compact_snapshot")
         parts = self._used_parts(int(self.level[i]))
         stacks = [] if self._stacks is None else self._stacks.rows(i)
         return np.concatenate([*(self._rows[i, part] for part in parts), *stacks])
@@ -389,7 +397,7 @@ class BatchSimulator:
         expected = sum(part.stop - part.start for part in parts) + (self._stacks.row_bytes if self._stacks else 0)
         if not parts or snapshot.size != expected:
             raise ValueError(
-                f"no compact snapshot of this simulator ({snapshot.size} bytes); restore those of compact_snapshot()"
+                f"no compact snapshot of a simulator with these levels and this stacking ({snapshot.size} bytes)"
             )
         begin = 0
         for part in parts:
@@ -425,6 +433,7 @@ class BatchSimulator:
 
         envs: int[k], environments to update; None: all.
         """
+        self._check_started("observe")
         stay = np.full(self.num_envs, -1, np.int32)
         if envs is None:
             return self.reset(stay)
@@ -466,6 +475,7 @@ class BatchSimulator:
 
     def action_masks(self) -> np.ndarray:
         """Return bool[N, 6]: actions with a distinct effect in the current state, for action masking."""
+        self._check_started("action_masks")
         allowed = np.empty((self.num_envs, NUM_ACTIONS), bool)
         masks(self.state, allowed)
         return allowed

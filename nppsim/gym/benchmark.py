@@ -157,6 +157,9 @@ def track_of(observations: Sequence[str]) -> str:
 def _levels(benchmark: str, split: str, num_train_levels: int | None) -> LevelSet:
     if num_train_levels is not None and split != "train":
         raise ConfigError('limits the split "train" only; leave it out', "num_train_levels", num_train_levels)
+    splits = [name.partition("/")[2] for name in NAMES if name.startswith(f"{benchmark}/")]
+    if split not in splits:
+        raise ConfigError(f"Npp-{benchmark.capitalize()}-v1 has {', '.join(splits)}", "split", split)
     return first_levels(level_set(f"{benchmark}/{split}"), num_train_levels, "num_train_levels")
 
 

@@ -136,6 +136,8 @@ class Renderer:
     """Pictures of the environments of a simulator; does nothing if ``render_mode`` is None."""
 
     def __init__(self, simulator: GymSimulator, render_mode: str | None, size: tuple[int, int]):
+        if np.shape(size) != (2,):
+            raise ValueError(f"render_size must be (width, height) in px; got {size!r}")
         self._simulator = simulator
         self._views = [LivePicture(size) for _ in range(simulator.num_envs if render_mode else 0)]
 
@@ -381,8 +383,10 @@ class NppEnv(EnvProperties, gymnasium.Env):
         """Return to the state of a ``snapshot``; return the observations of this state.
 
         The snapshot may be of this environment, a clone, or another one with the same levels, stacking and render_mode.
-        Raises ValueError for a snapshot of an environment with other levels.
+        Raises ValueError for a snapshot of an environment with other levels, and TypeError for other types.
         """
+        if not isinstance(snapshot, EnvSnapshot):
+            raise TypeError(f"restore() takes the result of snapshot(); got {type(snapshot).__name__}")
         self.simulator.restore_compact(0, snapshot.simulator)
         self._inputs, self._playing = list(snapshot.inputs), snapshot.playing
         self._renderer.restore(0, snapshot.picture)

@@ -286,19 +286,23 @@ def _free_name(category: str, used: set[str], numbers: dict[str, int]) -> str:
     return file
 
 
-Levels = LevelSet | Sequence[Level] | Sequence[str | Path] | str | Path
+Levels = LevelSet | Level | Sequence[Level] | Sequence[str | Path] | str | Path
 
 
 def read_levels(levels: Levels) -> tuple[Sequence[Level], tuple[LevelEntry, ...]]:
     """Return levels and the entry of each; read those at one or several paths (``LevelSet.at``).
 
-    The category of a level that is not from a level set is "".  Raises LevelSetError.
+    The category of a level that is not from a level set is "".  Raises LevelSetError, and TypeError for other types.
     """
     if isinstance(levels, str | Path):
         levels = LevelSet.at(levels)
     if isinstance(levels, LevelSet):
         return levels, levels.entries
-    parts = [([one], (LevelEntry(""),)) if isinstance(one, Level) else read_levels(one) for one in levels]
+    if isinstance(levels, Level):
+        return [levels], (LevelEntry(""),)
+    if not isinstance(levels, Iterable):
+        raise TypeError(f"levels {levels!r}: give a path, a Level, a LevelSet, or a list of these")
+    parts = [read_levels(one) for one in levels]
     return list(itertools.chain(*(part for part, _ in parts))), tuple(itertools.chain(*(some for _, some in parts)))
 
 

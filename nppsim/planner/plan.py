@@ -95,7 +95,7 @@ def _fast_run(level: Level, settings: PlannerSettings, budget: int, start: PlanS
 def first_run(level: Level, budget: int, patience: int) -> PlannedRun | None:
     """Find some run that finishes ``level`` from the spawn, by best-first search alone; None if none was found.
 
-    On long levels it finds as many runs as ``plan`` with fewer simulated frames; they are slower.
+    On long levels it finds as many runs as ``plan`` with fewer simulated frames.
 
     budget: maximum number of simulated frames.
     patience: number of simulated frames without a shorter remaining path (``PROGRESS``) after which the search ends.

@@ -4,9 +4,9 @@
         ...
 
 Each step changes the inputs at a random place: it deletes or inserts frames, shifts the begin or end of a key, or presses or
-releases a key for some frames.  If gold counts, it may insert these frames: a detour that delays the rest of the run.  The
-rest of the run is simulated from a stored state.  A change is accepted if the run
-is better, or as good and then, one frame before the end, hardly farther from the exit.
+releases a key for some frames.  If gold counts, it may also press a key during inserted frames: a detour that delays the
+rest of the run.  The rest is simulated from a stored state.  A change is accepted if the run is better, or as good and then,
+one frame before the end, hardly farther from the exit.
 
 Several *chains* of such steps begin with the same run, in parallel; the best of their runs is where all of them continue.
 Source: Kirkpatrick et al. 1983.

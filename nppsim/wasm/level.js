@@ -25,7 +25,8 @@ export const RECORD_SIZE = 5; // type, x, y, orientation, mode
 const MAX_RECORDS = 16_383;
 const [MAX_X, MAX_Y] = [4 * CELLS_X, 4 * CELLS_Y]; // size of the stage in steps of 6 px
 
-const WINDOWS_1252 = "€\ufffd‚ƒ„…†‡ˆ‰Š‹Œ\ufffdŽ\ufffd\ufffd‘’“”•–—˜™š›œ\ufffdžŸ"; // bytes 80 to 9f
+// Characters of the bytes 80 to 9f.
+const WINDOWS_1252 = "€\ufffd‚ƒ„…†‡ˆ‰Š‹Œ\ufffdŽ\ufffd\ufffd‘’“”•–—˜™š›œ\ufffdžŸ";
 
 const [NINJA, EXIT, EXIT_SWITCH, DEATH_BALL] = [0, 3, 4, 25];
 const SWITCH_OF_DOOR = { 6: 7, 8: 9 };

@@ -403,9 +403,12 @@ def summary(solved: Sequence[Solved]) -> list[str]:
     lines = [f"solved {len(won)} of {len(solved)}" + (f": {finders}" if won else "")]
     if objective != TIME and won:
         collected, existing = (sum(level[name] for level in won) for name in ("gold", "gold_in_level"))
-        complete = sum(level["gold"] == level["gold_in_level"] for level in won)
+        goal, wanted = (
+            ("none", lambda level: 0) if objective == LOW_GOLD else ("all", lambda level: level["gold_in_level"])
+        )
+        reached = sum(level["gold"] == wanted(level) for level in won)
         lines.append(
-            f"objective {objective}: {collected} of {existing} pieces of gold, all of them on {complete} of {len(won)} "
+            f"objective {objective}: {collected} of {existing} pieces of gold, {goal} of them on {reached} of {len(won)} "
             f"levels; mean score {mean(level['score'] for level in won):.3f}"
         )
     thinking = [thinking_time(one.solution) for one in solved if one.solution.thoughts]

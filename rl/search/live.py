@@ -290,7 +290,10 @@ class LivePlayer:
         """Play the episode with the measured clock in a thread; yield each decision when it is executed.
 
         After the end of thinking, yields the rest of the decisions.  Closing the iterator ends the play.
+        Raises ValueError for another clock.
         """
+        if self.clock != MEASURED:
+            raise ValueError(f"decisions_in_time() needs the {MEASURED} clock, not {self.clock}; use decisions()")
         with ThreadPoolExecutor(1) as pool:
             playing = pool.submit(self.play)
             executed = 0

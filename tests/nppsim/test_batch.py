@@ -526,8 +526,9 @@ def test_foresight_with_frame_skip_above_horizon_raises_config_error():
 
 def test_invalid_arguments_raise_value_error():
     sim = BatchSimulator([room(), WINNABLE], 2)
-    with pytest.raises(RuntimeError, match="call reset"):
-        sim.step(np.zeros(2, int))
+    for early in (lambda: sim.step(np.zeros(2, int)), sim.observe, lambda: sim.compact_snapshot(0), sim.action_masks):
+        with pytest.raises(RuntimeError, match="call reset"):
+            early()
     with pytest.raises(ValueError, match="first reset must start every environment"):
         sim.reset(np.array([0, -1]))
     with pytest.raises(ValueError, match=r"levels must be int\[2\] below 2"):
@@ -558,6 +559,12 @@ def test_invalid_arguments_raise_value_error():
     for wrong in (compact[:3], compact[:-1], np.append(compact, compact[:1]), unknown_level):
         with pytest.raises(ValueError, match="no compact snapshot"):
             sim.restore_compact(0, wrong)
+    for frame_skip in (0, 2.5):
+        with pytest.raises(ValueError, match="frame_skip"):
+            BatchSimulator([room()], 1, frame_skip=frame_skip)
+    for wrong in ({"stacking": 3}, {"foresight": 40}):
+        with pytest.raises(TypeError, match=r"Stacking .* Foresight"):
+            BatchSimulator([room()], 1, **wrong)
     with pytest.raises(ValueError, match="gamma"):
         BatchSimulator([room()], 1, gamma=1.5)
     with pytest.raises(ValueError, match="at least 1"):

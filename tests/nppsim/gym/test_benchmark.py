@@ -72,7 +72,7 @@ def test_level_set_unknown_name_raises():
     ("settings", "message"),
     [
         ({"track": "pixel"}, "track pixel: is not a track.*did you mean 'pixels'"),
-        ({"split": "deb"}, "is not a split"),
+        ({"split": "deb"}, "split deb: Npp-Easy-v1 has train, dev, test"),
         ({"split": "dev", "num_train_levels": 5}, 'limits the split "train" only'),
         ({"num_train_levels": 0}, "give 1 to 3000"),
     ],
@@ -80,6 +80,11 @@ def test_level_set_unknown_name_raises():
 def test_make_invalid_argument_raises(settings, message):
     with pytest.raises(ConfigError, match=message):
         gymnasium.make("nppsim/Npp-Easy-v1", **settings)
+
+
+def test_make_split_without_levels_raises():
+    with pytest.raises(ConfigError, match="split train: Npp-Hard-v1 has dev, test"):
+        gymnasium.make("nppsim/Npp-Hard-v1")
 
 
 def test_environments_of_the_ids():

@@ -252,8 +252,13 @@ def test_restore_returns_to_the_snapshot(bank, stacking):
     env.restore(after)
     with pytest.raises(ResetNeeded):
         env.step(RIGHT)
-    with pytest.raises(ValueError, match="no compact snapshot of this simulator"):
+    with pytest.raises(ValueError, match="no compact snapshot of a simulator with these levels"):
         NppEnv([mixed_level(3)], stacking=stacking).restore(before)
+    for wrong in (b"abc", None):
+        with pytest.raises(TypeError, match=r"result of snapshot\(\)"):
+            env.restore(wrong)
+    with pytest.raises(ValueError, match="render_size"):
+        NppEnv([mixed_level(3)], render_size=300)
 
 
 COPIES = {"clone": NppEnv.clone, "deepcopy": copy.deepcopy, "pickle": lambda env: pickle.loads(pickle.dumps(env))}

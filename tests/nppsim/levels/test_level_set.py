@@ -189,6 +189,9 @@ def test_read_levels_of_paths_and_levels(path):
     assert [level.spawn[0] for level in levels] == [60, 42, 120, 60, 120, 180]
     assert tuple(entry.category for entry in entries) == ("single", "", "single", "simple", "easy", "simple")
     assert [entry.category for entry in read_levels(path)[1]] == ["simple", "easy", "simple"]
+    assert read_levels(level_with_spawn(7))[0] == [level_with_spawn(7)]
+    with pytest.raises(TypeError, match="levels 5: give a path"):
+        read_levels(5)
     with pytest.raises(LevelSetError, match="absent"):
         read_levels(["absent"])
 

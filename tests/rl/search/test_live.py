@@ -213,3 +213,8 @@ def test_level_without_a_run_is_played_to_its_end(monkeypatch):
     assert not play.won
     assert play.found is None
     assert len(play.actions) * 4 >= 5400
+
+
+def test_decisions_in_time_of_the_counted_clock_raise():
+    with pytest.raises(ValueError, match="measured clock, not counted"):
+        next(LivePlayer(corridor(), agent_that(RIGHT)).decisions_in_time())

@@ -365,6 +365,13 @@ def test_command_states_objective_gold_time_and_score(script, place, capsys):
     assert nppsim.simulate(written.level, written.inputs).gold[-1] == 1
 
 
+def test_command_low_gold_counts_levels_without_gold(script, place, capsys):
+    corridor(80, 100, 120, entities=[(kinds.GOLD, 150, 10)]).save(place / "golden")
+    given = [*QUICK, "--films", "0", "--objective", "low-gold", "--budget", "400000", "--improve", "5"]
+    assert script.main(["golden", *given]) == 0
+    assert "objective low-gold: 0 of 1 pieces of gold, none of them on 1 of 1 levels" in capsys.readouterr().out
+
+
 def with_entity(level, kind):
     """The level with one entity more, in a corner."""
     return Level(level.tiles, np.vstack([level.records, [kind, 0, 0, 0, 0]]), exit_count=level.exit_count)
