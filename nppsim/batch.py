@@ -99,21 +99,12 @@ class BatchSimulator:
         foresight: Foresight = FORESIGHT,
         static: Static | None = None,
     ):
-        if num_envs < 1 or frame_skip < 1 or num_envs % 1 or frame_skip % 1:
-            raise ValueError(
-                f"num_envs and frame_skip must be whole numbers of at least 1; got {num_envs} and {frame_skip}"
-            )
-        if not 0.0 < gamma <= 1.0:
-            raise ValueError(f"gamma must be in (0, 1]; got {gamma}")
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads must be at least 1; got {threads}")
+        _check_arguments(num_envs, frame_skip, gamma, threads, stacking, foresight)
         self.bank = levels if isinstance(levels, LevelBank) else LevelBank(read_levels(levels)[0])
         self.num_envs = int(num_envs)
         self.frame_skip = int(frame_skip)
         self.gamma = float(gamma)
         self.keys = layout.observation_keys(observations)
-        if not isinstance(stacking, Stacking) or not isinstance(foresight, Foresight):
-            raise TypeError(f"give a Stacking and a Foresight (docs/api.md); got {stacking!r} and {foresight!r}")
         if inapplicable := stacking.inapplicable(self.keys):
             raise ValueError(
                 f"there are no {' or '.join(inapplicable)} observations to stack: only {', '.join(self.keys)} are observed"
@@ -479,6 +470,22 @@ class BatchSimulator:
         allowed = np.empty((self.num_envs, NUM_ACTIONS), bool)
         masks(self.state, allowed)
         return allowed
+
+
+def _check_arguments(
+    num_envs: int, frame_skip: int, gamma: float, threads: int | None, stacking: Stacking, foresight: Foresight
+) -> None:
+    """Raise ValueError or TypeError for invalid arguments of a ``BatchSimulator``."""
+    if num_envs < 1 or frame_skip < 1 or num_envs % 1 or frame_skip % 1:
+        raise ValueError(
+            f"num_envs and frame_skip must be whole numbers of at least 1; got {num_envs} and {frame_skip}"
+        )
+    if not 0.0 < gamma <= 1.0:
+        raise ValueError(f"gamma must be in (0, 1]; got {gamma}")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be at least 1; got {threads}")
+    if not isinstance(stacking, Stacking) or not isinstance(foresight, Foresight):
+        raise TypeError(f"give a Stacking and a Foresight (docs/api.md); got {stacking!r} and {foresight!r}")
 
 
 @functools.cache
