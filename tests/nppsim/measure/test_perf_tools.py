@@ -420,5 +420,5 @@ def test_main_with_real_phases_and_validation(capsys, monkeypatch):
     monkeypatch.setattr(throughput, "summarise", lambda seconds: timing.summarise([1.0] * len(seconds)))
     assert perf_benchmark.main([*SMALL, "--density", "0.2", "--profile", "--shadow"]) == 0
     printed = capsys.readouterr().out
-    assert "| ninja " in printed
+    assert "| the step, all phases " in printed  # a phase may be below 1 % if another program interrupts its sample
     assert re.search(r"validation: [1-9][\d,]* comparisons, 0 mismatches", printed)
