@@ -73,8 +73,8 @@ class Ending:
         """Covered share of the path, 0 to 1."""
         return self.covered / max(self.path_length, self.covered, 1.0)
 
-    def text(self, returns: int = 0) -> str:
-        """Say in one sentence why the run is lost; "" for a win.  returns: how often the player took decisions back."""
+    def text(self, backtracks: int = 0) -> str:
+        """Say in one sentence why the run is lost; "" for a win.  backtracks: how often the player took decisions back."""
         if self.outcome == NAMES[WON]:
             return ""
         died = self.outcome == NAMES[DIED]
@@ -89,8 +89,8 @@ class Ending:
             parts.append(f"no progress after {_seconds(self.farthest_frame)} at {_place(self.farthest)}, {progress}")
         else:
             parts.append(f"{progress} covered")
-        if returns:
-            parts.append(f"went back {'once' if returns == 1 else f'{returns} times'}")
+        if backtracks:
+            parts.append(f"went back {'once' if backtracks == 1 else f'{backtracks} times'}")
         return "; ".join(parts)
 
 

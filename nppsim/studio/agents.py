@@ -48,7 +48,7 @@ class Decision:
     terms: name in ``reward.TERMS`` -> reward of this term for the decision.
     outcome: outcome of the episode, one of ``outcomes.NAMES``; None if the episode continues after the decision.
     note: additional text to display, such as the active subtask; may be "".
-    returns: how often decisions of the episode have been taken back so far.
+    backtracks: how often decisions of the episode have been taken back so far.
     thinks, ahead: for live play, True if the agent thinks meanwhile, and the number of final decisions from this one on;
         None otherwise.
     """
@@ -62,7 +62,7 @@ class Decision:
     terms: Mapping[str, float]
     outcome: str | None
     note: str = ""
-    returns: int = 0
+    backtracks: int = 0
     thinks: bool | None = None
     ahead: int | None = None
 

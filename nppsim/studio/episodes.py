@@ -66,7 +66,7 @@ def _episode(
             played.append(decision.inputs)
     ending = ending_of(level, np.concatenate(played))
     numbers = [0, decision.outcome, ending.frames, *ending.place, ending.share]
-    yield {"ending": numbers, "why": ending.text(decision.returns)}
+    yield {"ending": numbers, "why": ending.text(decision.backtracks)}
 
 
 def _endings(

@@ -33,7 +33,7 @@ const [SOLID_SHAPE, VIEW_SHAPE, NUM_HAZARDS, BRANCH_ROWS, NUM_BLOCKS] = [[90, 12
  * @property {Uint16Array} paths - lengths of the paths to the objective (nppsim.paths); the same array if unchanged
  * @property {string | null} outcome - "won", "died" or "timeout" at the end of the episode
  * @property {boolean} deadly - whether look-ahead found every action deadly
- * @property {number} returns - how often decisions have been taken back so far
+ * @property {number} backtracks - how often decisions have been taken back so far
  */
 
 /** An environment of one level, with the observations of a policy; see nppsim.batch.BatchSimulator. */
@@ -300,14 +300,14 @@ export function* play(environment, { seed = 0, deterministic = false, inputs = [
   const horizon = settings.backtracking?.horizon ?? 0;
   /** @type {Decision[]} */
   const pending = [];
-  let [frame, terms, returns] = [environment.frame, settings.terms.map(() => 0), 0];
+  let [frame, terms, backtracks] = [environment.frame, settings.terms.map(() => 0), 0];
   for (let over = false; !over; ) {
     const [{ observed }, paths] = [environment, environment.pathLengths()];
     const { logits, value } = policy.outputs(observed);
     const action = player.act(logits);
     environment.advance(action);
     const undone = player.backtrack();
-    if (undone) returns += 1;
+    if (undone) backtracks += 1;
     over = environment.outcome !== null;
     const [nextFrame, nextTerms] = [environment.frame, environment.terms];
     const gained = settings.terms.map((name, i) => [name, nextTerms[i] - terms[i]]).filter(([, reward]) => reward);
@@ -318,7 +318,7 @@ export function* play(environment, { seed = 0, deterministic = false, inputs = [
       inputs: new Uint8Array(Math.max(nextFrame - frame, 0)).fill(settings.action_inputs[action]),
       outcome: environment.outcome,
       deadly: policy.deathPenalty(observed).every((penalty) => penalty > 0),
-      returns,
+      backtracks,
     });
     pending.length -= undone;
     [frame, terms] = [nextFrame, nextTerms];

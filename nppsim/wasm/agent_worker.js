@@ -43,10 +43,10 @@ function playAll({ modules, policy: file, levels, episodes, seed, deterministic,
       let paths = null;
       /** @type {number | null} */
       let deadlyFrom = null;
-      let returns = 0;
+      let backtracks = 0;
       const played = [...inputs];
       for (const decision of play(environment, { seed: seed + episode, deterministic, inputs })) {
-        ({ outcome, returns } = decision);
+        ({ outcome, backtracks } = decision);
         deadlyFrom = decision.deadly ? (deadlyFrom ?? decision.f) : null;
         played.push(...decision.inputs);
         if (endingsOnly) continue;
@@ -56,7 +56,7 @@ function playAll({ modules, policy: file, levels, episodes, seed, deterministic,
         self.postMessage({ decisions });
         [decisions, reported] = [[], performance.now()];
       }
-      const { place, share, why } = endingOf(modules.game, compiled, played, { deadlyFrom, returns });
+      const { place, share, why } = endingOf(modules.game, compiled, played, { deadlyFrom, backtracks });
       self.postMessage({ ending: [index, outcome, environment.frame, ...place, share], why });
     }
   });

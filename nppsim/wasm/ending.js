@@ -20,12 +20,12 @@ const HAZARDS = [1, 21, ...RANGED, 14, 15, 26, 16, 22, DEATH_BALL, ...SOLID];
  * @param {import("./kernels.js").KernelModule} module - "game"
  * @param {import("./level.js").CompiledLevel} compiled
  * @param {ArrayLike<number>} inputs
- * @param {{deadlyFrom?: number | null, returns?: number}} [played] - deadlyFrom: number of frames after which every
- *   action was deadly.  returns: how often the player took decisions back
+ * @param {{deadlyFrom?: number | null, backtracks?: number}} [played] - deadlyFrom: number of frames after which every
+ *   action was deadly.  backtracks: how often the player took decisions back
  * @returns {{place: number[], share: number, why: string}} place: position of the last progress of a run that neither
  *   wins nor dies, otherwise the last one, px.  share: covered share of the path.  why: one sentence, "" for a win
  */
-export function endingOf(module, compiled, inputs, { deadlyFrom = null, returns = 0 } = {}) {
+export function endingOf(module, compiled, inputs, { deadlyFrom = null, backtracks = 0 } = {}) {
   const game = new Game(module, compiled);
   const { x, y } = game.ninja;
   const { length, points, left, frames } = followPath(game, inputs);
@@ -49,7 +49,7 @@ export function endingOf(module, compiled, inputs, { deadlyFrom = null, returns 
   if (length >= MAX_PATH) parts.push("; no path leads to the exit");
   else if (frames - farthest < STUCK_FRAMES) parts.push(`; ${progress} covered`);
   else parts.push(`; no progress after ${seconds(farthest)} at ${at(path[farthest])}, ${progress}`);
-  if (returns) parts.push(`; went back ${returns === 1 ? "once" : `${returns} times`}`);
+  if (backtracks) parts.push(`; went back ${backtracks === 1 ? "once" : `${backtracks} times`}`);
   return { place: died ? last : path[farthest], share: covered / Math.max(length, covered, 1), why: parts.join("") };
 }
 

@@ -91,7 +91,7 @@ def losses(episodes: Sequence[EpisodeRecord]) -> list[Loss]:
         ending, episode = own[near.sum(axis=0).argmax()]
         x, y = ending.place
         covered = float(np.mean([one.covered for one, _ in own]))
-        why = ending.text(episode.returns)
+        why = ending.text(episode.backtracks)
         found.append(Loss(cause, count, x, y, covered, why, ending.farthest_frame, episode.inputs))
     return found
 

@@ -79,7 +79,7 @@ class EpisodeRecord:
     ret: undiscounted sum of rewards.
     path_length: length in px of the path from the spawn via the switch to the exit.
     subtasks: int64[decisions, 2], subtask and its age in decisions, for a policy with subtasks; else None.
-    returns: how often the player took decisions back.
+    backtracks: how often the player took decisions back.
     thoughts: periods of thinking in live play: begin and end in s, and number of decisions that were final then.
     """
 
@@ -95,7 +95,7 @@ class EpisodeRecord:
     gold: int
     path_length: float
     subtasks: np.ndarray | None = field(default=None, repr=False)
-    returns: int = 0
+    backtracks: int = 0
     thoughts: Sequence[tuple[float, float, int]] = ()
 
     @property

@@ -160,7 +160,7 @@ class EvaluationSuite:
         playing = np.arange(sim.num_envs)
         pressed: list[list[int]] = [[] for _ in range(sim.num_envs)]
         subtasks: list[list[np.ndarray]] = [[] for _ in range(sim.num_envs)]
-        returns = np.zeros(sim.num_envs, np.int64)  # how often decisions of the episode were taken back
+        backtracks = np.zeros(sim.num_envs, np.int64)  # how often decisions of the episode were taken back
         player = with_backtracking(player_of(compiled(policy), sim.num_envs, self.patience), sim, self.horizon)
         records: dict[int, EpisodeRecord] = {}
         obs = sim.reset(self._bank_row(playing))
@@ -180,11 +180,13 @@ class EvaluationSuite:
             ended = [env for env in sim.finished if env not in backtracked]
             for env in ended:
                 episode = sim.episode[env]
-                records[playing[env]] = self._record(playing[env], episode, pressed[env], subtasks[env], returns[env])
-                pressed[env], subtasks[env], returns[env] = [], [], 0
+                records[playing[env]] = self._record(
+                    playing[env], episode, pressed[env], subtasks[env], backtracks[env]
+                )
+                pressed[env], subtasks[env], backtracks[env] = [], [], 0
                 playing[env] += sim.num_envs
             for row, count in backtracked.items():
-                returns[row] += 1
+                backtracks[row] += 1
                 for values in (pressed, subtasks):
                     del values[row][-count:]
             if ended:
@@ -209,7 +211,7 @@ class EvaluationSuite:
         return self._rows[np.minimum(episodes, len(self._rows) - 1)]
 
     def _record(
-        self, number: int, episode: np.void, actions: list[int], subtasks: list[np.ndarray], returns: int
+        self, number: int, episode: np.void, actions: list[int], subtasks: list[np.ndarray], backtracks: int
     ) -> EpisodeRecord:
         """Return the record of an ended episode."""
         frames = int(episode["frames"])
@@ -227,7 +229,7 @@ class EvaluationSuite:
             gold=int(episode["gold"]),
             path_length=float(self.bank.path_length[episode["level"]]),
             subtasks=np.array(subtasks) if subtasks else None,
-            returns=int(returns),
+            backtracks=int(backtracks),
         )
 
 

@@ -101,7 +101,7 @@ def _film(
     run = nppsim.simulate(episode.level, episode.inputs)
     title, outcome = episode.level.caption, episode.outcome
     ending = None if episode.won else ending_of(episode.level, episode.inputs)
-    why, marked = ("", None) if ending is None else (ending.text(episode.returns), ending.farthest_frame)
+    why, marked = ("", None) if ending is None else (ending.text(episode.backtracks), ending.farthest_frame)
     name = f"{title}: {why}" if why else title
     picture = render.draw_route(episode.level, run, crop=True, title=name, outcome=outcome, marked=marked)
     with replacing(out_dir / route) as temporary:

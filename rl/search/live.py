@@ -177,7 +177,7 @@ class LivePlay:
     found: number of executed decisions when the search had found the run; None if it found none.
     thoughts: periods of thinking, in order.
     simulated: number of simulated frames, except for those of look-ahead.
-    returns: how often the policy took decisions back.
+    backtracks: how often the policy took decisions back.
     """
 
     actions: np.ndarray
@@ -185,7 +185,7 @@ class LivePlay:
     found: int | None
     thoughts: list[Thought]
     simulated: int
-    returns: int
+    backtracks: int
 
     @property
     def thought(self) -> float:
@@ -196,7 +196,7 @@ class LivePlay:
         """Return the record of the episode.  pair: the level and its category."""
         suite = EvaluationSuite([pair], frame_skip=frame_skip, num_envs=1, threads=1, patience=0, horizon=0)
         (record,) = suite.run(RecordedPolicy(self.actions), deterministic=True)
-        return replace(record, thoughts=self.thoughts, returns=self.returns)
+        return replace(record, thoughts=self.thoughts, backtracks=self.backtracks)
 
 
 class LiveDecision(NamedTuple):
@@ -247,12 +247,12 @@ class LivePlayer:
         self._thoughts: list[Thought] = []
         self._found: int | None = None
         self._won = False
-        self._returns = 0
+        self._backtracks = 0
 
     def play(self) -> LivePlay:
         """Play the episode."""
         actions = [one.action for one in self.decisions()]
-        counts = self._clock.simulated, self._returns
+        counts = self._clock.simulated, self._backtracks
         return LivePlay(np.array(actions, np.int64), self._won, self._found, self._thoughts, *counts)
 
     def decisions(self) -> Iterator[LiveDecision]:
@@ -440,7 +440,7 @@ class LivePlayer:
                 self._final = root + max(due, 0)
                 obs = envs._step(np.array(played[-1:]), np.full(1, -1, np.int32), every_end=False)
                 undone = player.backtrack(rng, final=due)
-            self._returns += len(undone)
+            self._backtracks += len(undone)
             over = bool(envs.finished.size) and not undone
             del played[len(played) - undone.get(0, 0) :]
         return bool(envs.episode["outcome"][0] == WON)

@@ -86,7 +86,7 @@ class LoadedAgent:
             start.put(sim, 0)
             obs, frames_before = sim.observe(first_env), int(start.ninja["frame"])
             sim.forget_frames(first_env)
-        over, returns = False, 0
+        over, backtracks = False, 0
         while not over:
             seen = {key: sim.latest[key][0].copy() for key in policy.observations}
             action = player.act(obs, first_env, deterministic=deterministic, rng=rng)
@@ -94,7 +94,7 @@ class LoadedAgent:
             logged = torch.log_softmax(latest["logits"], dim=0)
             obs = sim.step(action)
             backtracked = player.backtrack(rng)
-            returns += len(backtracked)
+            backtracks += len(backtracked)
             over = bool(sim.finished.size) and not backtracked
             terms = (sim.episode["terms"] if over else sim.state.terms)[0].copy()
             frames = int((sim.episode["frames"] if over else sim.state.ninja["frame"])[0])
@@ -108,7 +108,7 @@ class LoadedAgent:
                 terms=dict(zip(TERMS, (terms - before).tolist(), strict=True)),
                 outcome=outcomes.NAMES[sim.episode["outcome"][0]] if over else None,
                 note=note,
-                returns=returns,
+                backtracks=backtracks,
                 thinks=thinks,
                 ahead=ahead,
             )

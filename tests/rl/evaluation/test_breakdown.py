@@ -44,7 +44,7 @@ def test_format_endings_counts_lost_episodes_by_cause():
 
 def test_losses_are_grouped_by_cause_with_place_and_covered_path():
     level = corridor(switch=140, door=150, entities=[(kinds.MINE, 45, FLOOR)])
-    died = replace(record(level, "died"), inputs=np.full(200, RIGHT, np.uint8), returns=3)
+    died = replace(record(level, "died"), inputs=np.full(200, RIGHT, np.uint8), backtracks=3)
     waited = replace(record(level, "timeout"), inputs=np.zeros(48, np.uint8))
     mine, loop = losses([waited, died, died, record(corridor())])
     ending = ending_of(level, died.inputs)

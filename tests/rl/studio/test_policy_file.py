@@ -114,7 +114,7 @@ def test_episodes_equal_those_of_python(agent, levels, tmp_path):
             differ.append(i)
         backtracked += result["made"] > len(own)
         ending = ending_of(level, np.concatenate([one.inputs for one in own]))
-        assert result["why"] == ending.text(own[-1].returns)
+        assert result["why"] == ending.text(own[-1].backtracks)
         assert result["place"] == list(ending.place)
         assert result["share"] == pytest.approx(ending.share, abs=1e-6)
         lost += ending.outcome != "won"
