@@ -384,7 +384,7 @@ def episode_entry(number: int, episode: EpisodeRecord, ending: Ending) -> dict[s
         "cause": ending.cause,
         "x": ending.place[0],
         "y": ending.place[1],
-        "why": None if episode.won else ending.text(episode.returns),
+        "why": None if episode.won else ending.text(episode.backtracks),
         "switch_taken": ending.switch_taken,
         "path_covered": ending.share,
         "frames": episode.frames,
