@@ -367,7 +367,7 @@ def failures(levels: Sequence[Mapping[str, object]], most: int = 10) -> str:
 def lost_episodes(episodes: Sequence[EpisodeRecord], ended: Sequence[Ending], most: int = 10) -> str:
     """Return a line for each lost episode that says why it is lost.  most: largest number of lines."""
     lines = [
-        f"{REPLAYS}#{number} {episode.level.caption}: {ending.text(episode.returns)}"
+        f"{REPLAYS}#{number} {episode.level.caption}: {ending.text(episode.backtracks)}"
         for number, (episode, ending) in enumerate(zip(episodes, ended, strict=True))
         if not episode.won
     ]
