@@ -81,14 +81,14 @@ def _parser() -> Parser:
 
 def _check(arguments: argparse.Namespace) -> int:
     files = find_replays(arguments.replays)
-    found = load_demonstrations(
+    demonstrations = load_demonstrations(
         files,
         arguments.frame_skip,
         folder=arguments.replays,
         mirror=arguments.mirror_demonstrations,
         progress=progress_bar,
     )
-    print(found.table(details=len(files)))
+    print(demonstrations.table(details=len(files)))
     return 0
 
 

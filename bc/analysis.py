@@ -123,10 +123,10 @@ class Analysis:
         rows, categories = [], np.array([d.category for d in self.found.demonstrations])
         decisions = np.array([len(d.actions) for d in self.found.demonstrations])
         for name in np.unique(categories):
-            some, ratio = decisions[categories == name], (self.frames / self.par)[categories == name]
+            lengths, ratio = decisions[categories == name], (self.frames / self.par)[categories == name]
             ratio = ratio[np.isfinite(ratio)]
             against_par = f"{np.median(ratio):.2f}" if len(ratio) else "-"
-            rows.append((name, len(some), f"{np.median(some):g}", some.max(), against_par))
+            rows.append((name, len(lengths), f"{np.median(lengths):g}", lengths.max(), against_par))
         return table(("category", "demonstrations", "decisions (median)", "(most)", "frames / par (median)"), rows)
 
 

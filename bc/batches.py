@@ -54,8 +54,8 @@ class Batches:
 
     def observe(self, rows: np.ndarray) -> Batch:
         """Return observations and actions of a training batch."""
-        found = self.dataset.observe(rows)
-        observations = {key: torch.from_numpy(values).to(self.device) for key, values in found.items()}
+        arrays = self.dataset.observe(rows)
+        observations = {key: torch.from_numpy(values).to(self.device) for key, values in arrays.items()}
         return observations, torch.from_numpy(self.dataset.actions[rows]).to(self.device, torch.int64)
 
     def observe_whole(self, rows: np.ndarray) -> Batch:

@@ -138,8 +138,8 @@ def load_or_build(
             raise DatasetError(f"{path}: has key {dataset.key}, which differs from the key in its name; {REBUILD}")
         log(dataset.report)
         return dataset
-    found = _load(files, folder, config, unwanted, known, progress)
-    bank = write_dataset(path, found, config, key)
+    demonstrations = _load(files, folder, config, unwanted, known, progress)
+    bank = write_dataset(path, demonstrations, config, key)
     dataset = BCDataset.open(path, bank=bank)
     log(dataset.report)
     return dataset
@@ -159,8 +159,8 @@ def check_demonstrations(
 
     held_out: levels of which there must be no demonstration (``BCDataset.check_held_out``).
     """
-    found = _load(find_replays(folder), folder, config, _with_mirrored(held_back), known, progress)
-    prepared = _prepare(folder, found, config)
+    demonstrations = _load(find_replays(folder), folder, config, _with_mirrored(held_back), known, progress)
+    prepared = _prepare(folder, demonstrations, config)
     names = [demonstration.name for demonstration in prepared.demonstrations]
     _check_held_out(names, [demonstration.level.fingerprint for demonstration in prepared.demonstrations], held_out)
     log(prepared.found.table())
@@ -168,7 +168,7 @@ def check_demonstrations(
 
 def _with_mirrored(levels: Iterable[Level]) -> frozenset[str]:
     """Return the fingerprints of levels and of their mirror images."""
-    return frozenset(one for level in levels for one in (level.fingerprint, level.mirrored_fingerprint))
+    return frozenset(fingerprint for level in levels for fingerprint in (level.fingerprint, level.mirrored_fingerprint))
 
 
 def _load(
@@ -347,7 +347,9 @@ def check_memory(path: str | Path, samples: int, per_sample: int, available_byte
 
 def _check_held_out(names: Sequence[str], fingerprints: Sequence[str], levels: Iterable[Level]) -> None:
     """Raise DatasetError if demonstrations, with these names and levels, are of ``levels`` or of their mirror images."""
-    held_out = {one: level.name for level in levels for one in (level.fingerprint, level.mirrored_fingerprint)}
+    held_out = {
+        fingerprint: level.name for level in levels for fingerprint in (level.fingerprint, level.mirrored_fingerprint)
+    }
     leaked = [i for i, level in enumerate(fingerprints) if level in held_out]
     if leaked:
         raise DatasetError(
@@ -472,7 +474,7 @@ class BCDataset:
     def observe(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Return the observations of some rows: key -> array [len(rows), ...], or [len(rows), frames, ...] if stacked."""
         drawn = self.images.keys if self.images else ()
-        found: dict[str, np.ndarray] = {}
+        observations: dict[str, np.ndarray] = {}
         for frames in {self.stacking.frames(key) for key in (*self.observations, *drawn)}:
             sources, padded = self._stacked_rows(rows, frames)
             part = {k: values[sources] for k, values in self.observations.items() if self.stacking.frames(k) == frames}
@@ -481,8 +483,8 @@ class BCDataset:
             if self.stacking.padding == "zero":
                 for values in part.values():
                     values[padded] = 0
-            found |= {key: values.reshape(len(rows), *self.stacking.shape(key)) for key, values in part.items()}
-        return found
+            observations |= {key: values.reshape(len(rows), *self.stacking.shape(key)) for key, values in part.items()}
+        return observations
 
     def _stacked_rows(self, rows: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows int64[n * frames] of stacked frames, oldest first, and bool[n * frames], True for padding."""

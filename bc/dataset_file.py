@@ -94,8 +94,8 @@ def read_about(path: Path, file: h5py.File) -> dict:
         raise DatasetError(f"{path}: format version {version}, this program reads {FORMAT_VERSION}; {REBUILD}")
     about = parse_json(file["about"][:].tobytes(), f"{path}: /about", DatasetError, REBUILD, _ABOUT)
     keys = about["observation_keys"]
-    known = set(keys) <= set(layout.SPECS)
-    if not known or about["layout_fingerprint"] != layout.fingerprint(keys, about["foresight"]):
+    keys_exist = set(keys) <= set(layout.SPECS)
+    if not keys_exist or about["layout_fingerprint"] != layout.fingerprint(keys, about["foresight"]):
         raise DatasetError(
             f"{path}: observation layout {about['layout_fingerprint']} of {', '.join(keys)} is not this version's "
             f"layout; {REBUILD}"

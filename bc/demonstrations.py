@@ -154,11 +154,11 @@ class DemonstrationSet:
         categories = {d.category for d in self.demonstrations} | {item.category for item in self.excluded}
         rows = []
         for name in [*sorted(categories), "total"]:
-            found = [d for d in self.demonstrations if name in (d.category, "total")]
-            used = [d for d in found if not d.mirrored]
+            chosen = [d for d in self.demonstrations if name in (d.category, "total")]
+            used = [d for d in chosen if not d.mirrored]
             files = len(used) + sum(name in (item.category, "total") and not item.mirrored for item in self.excluded)
-            counts = len(used), len(found) - len(used), sum(d.retimed for d in used)
-            rows.append((name, files, *counts, len({d.level for d in found}), sum(len(d.actions) for d in found)))
+            counts = len(used), len(chosen) - len(used), sum(d.retimed for d in used)
+            rows.append((name, files, *counts, len({d.level for d in chosen}), sum(len(d.actions) for d in chosen)))
         return table(header, rows)
 
     def _retiming(self) -> Iterator[str]:
@@ -221,13 +221,13 @@ def find_replays(where: Paths) -> tuple[ReplayFile, ...]:
     if len(paths) == 1:
         return _find_replays(paths[0])
     occurrences: Counter[str] = Counter()
-    found: list[ReplayFile] = []
+    files: list[ReplayFile] = []
     for path in paths:
         name = path.resolve().stem
         occurrences[name] += 1
         prefix = name if occurrences[name] == 1 else f"{name}-{occurrences[name]}"
-        found += [replace(file, name=f"{prefix}/{file.name}") for file in _find_replays(path)]
-    return tuple(found)
+        files += [replace(file, name=f"{prefix}/{file.name}") for file in _find_replays(path)]
+    return tuple(files)
 
 
 def _find_replays(path: Path) -> tuple[ReplayFile, ...]:
@@ -279,7 +279,7 @@ def load_demonstrations(
         results = [result]
         if mirror and isinstance(result, Demonstration):
             results.append(_unless_duplicate(converter.mirrored(result), used))
-        excluded += [one for one in results if isinstance(one, ExcludedReplay)]
+        excluded += [item for item in results if isinstance(item, ExcludedReplay)]
     compiled = {level: converter.compiled[level] for level, _ in used}
     return DemonstrationSet(paths_text(folder), frame_skip, tuple(used.values()), tuple(excluded), compiled)
 

@@ -84,10 +84,10 @@ def export_folder(folder: str, frame_skip: int, about: MinariMetadata, keys: Seq
     object, so this function redirects stderr to /dev/null.
     """
     played = load_demonstrations(find_replays(folder), frame_skip, folder=folder, progress=progress_bar)
-    found, bank, _ = with_bank(played)
+    demonstrations, bank, _ = with_bank(played)
     with open(os.devnull, "wb") as nothing:
         os.dup2(nothing.fileno(), 2)
-    return [found.table(), *export_minari(found, about, bank=bank, observations=keys)]
+    return [demonstrations.table(), *export_minari(demonstrations, about, bank=bank, observations=keys)]
 
 
 def export_minari(

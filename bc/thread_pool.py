@@ -63,9 +63,9 @@ def summed_gradients(
     Returns the means of the other quantities, and the gradient of each parameter, or None if the loss does not depend on it.
     """
 
-    def part(of: slice) -> tuple[torch.Tensor, tuple[torch.Tensor | None, ...]]:
-        share = (of.stop - of.start) / rows
-        minimised, averaged = loss(of)
+    def part(part_rows: slice) -> tuple[torch.Tensor, tuple[torch.Tensor | None, ...]]:
+        share = (part_rows.stop - part_rows.start) / rows
+        minimised, averaged = loss(part_rows)
         return averaged.detach() * share, torch.autograd.grad(minimised * share, parameters, allow_unused=True)
 
     averages, gradients = zip(*pool.map_rows(rows, part, begins), strict=True)
@@ -73,6 +73,6 @@ def summed_gradients(
 
 
 def _sum(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
-    known = [part for part in parts if part is not None]
+    present = [part for part in parts if part is not None]
     # The fused optimiser requires gradients with the memory layout of the parameters.
-    return sum(known[1:], known[0]).contiguous() if known else None
+    return sum(present[1:], present[0]).contiguous() if present else None

@@ -359,7 +359,7 @@ def _differentiate(setup: _Setup, batch: np.ndarray) -> list[float]:
     observations, actions = setup.batches.observe(batch)
 
     def loss(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        logits = setup.policy.logits_and_values({key: some[rows] for key, some in observations.items()})[0].float()
+        logits = setup.policy.logits_and_values({key: values[rows] for key, values in observations.items()})[0].float()
         # class weights average to 1 over the dataset, so a plain mean preserves the scale of the gradient
         losses = torch.nn.functional.cross_entropy(logits, actions[rows], weight=setup.weights, reduction="none")
         right = logits.argmax(dim=1) == actions[rows]

@@ -84,34 +84,34 @@ def train_and_score(argv: list[str]) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
     parser.add_settings(BaselineSettings)
     parsed = parser.parse_args(argv)
-    given = parser.build(BaselineSettings, parsed)
+    settings = parser.build(BaselineSettings, parsed)
     for name in parsed.names:
         if name not in names:
             raise ConfigError(f"is not a baseline; give {', '.join(names)}{did_you_mean(name, names)}", "NAME", name)
-    check_output_folder(given.out, "--out")
+    check_output_folder(settings.out, "--out")
     folders = []
     with tempfile.TemporaryDirectory() as training:
         for name in parsed.names or names:
-            for seed in given.seeds:
-                folders.append(given.out / f"{name}_{seed}")
+            for seed in settings.seeds:
+                folders.append(settings.out / f"{name}_{seed}")
                 if not folders[-1].exists():
-                    make(name, seed, given, Path(training), folders[-1])
-    run(benchmark.main, "table", *folders, "--out", given.out / "table.json")
+                    make(name, seed, settings, Path(training), folders[-1])
+    run(benchmark.main, "table", *folders, "--out", settings.out / "table.json")
 
 
-def make(name: str, seed: int, given: BaselineSettings, training: Path, out: Path) -> None:
+def make(name: str, seed: int, settings: BaselineSettings, training: Path, out: Path) -> None:
     """Train one seed of a baseline in the folder ``training``; write its submission to ``out``."""
     baseline = BASELINES.get(name)
-    policy = name if baseline is None else train(f"{name}_{seed}", baseline, seed, given, training)
-    budget = given.decisions if baseline and baseline.ppo else 0
+    policy = name if baseline is None else train(f"{name}_{seed}", baseline, seed, settings, training)
+    budget = settings.decisions if baseline and baseline.ppo else 0
     demonstrations = NUM_DEMONSTRATIONS if baseline and baseline.imitation else 0
     about = ["--name", name, "--seed", seed, "--budget", budget, "--demonstrations", demonstrations, "--out", out]
-    if given.num_levels is not None:
-        about += ["--num-levels", given.num_levels]
-    run(benchmark.main, "run", policy, "--levels", given.levels, *about)
+    if settings.num_levels is not None:
+        about += ["--num-levels", settings.num_levels]
+    run(benchmark.main, "run", policy, "--levels", settings.levels, *about)
 
 
-def train(name: str, baseline: Baseline, seed: int, given: BaselineSettings, folder: Path) -> Path:
+def train(name: str, baseline: Baseline, seed: int, settings: BaselineSettings, folder: Path) -> Path:
     """Train one seed of a baseline in a new folder of ``folder``; return the checkpoint."""
     common = ("--architectures", baseline.network, "--seed", seed, "--output-dir", folder)
     if not baseline.ppo:
@@ -119,7 +119,15 @@ def train(name: str, baseline: Baseline, seed: int, given: BaselineSettings, fol
         return max(folder.glob("pretrain_*/bc_best.safetensors"), key=lambda path: path.stat().st_mtime)
     data = ("--train-dataset", folder_of("easy/train"), "--dev-dataset", folder_of("easy/dev"))
     start = IMITATION if baseline.imitation else ("--no-pretraining",)
-    length = ("--total-timesteps", given.decisions, "--eval-freq", 0, "--skip-final-eval", "--hardware-profile", "auto")
+    length = (
+        "--total-timesteps",
+        settings.decisions,
+        "--eval-freq",
+        0,
+        "--skip-final-eval",
+        "--hardware-profile",
+        "auto",
+    )
     run(train_and_compare.main, "--experiment-name", name, *common, *data, *start, *length, *baseline.flags)
     return next(folder.glob(f"{name}_*/**/agent.safetensors"))
 

@@ -173,8 +173,8 @@ def outcome_table(costs: Iterable[Costs]) -> list[tuple[str, str, str, str]]:
     """Return (hypothesis, limit, strategies that exceed it, remedy) for each hypothesis."""
     rows, costs = [], list(costs)
     for hypothesis, holds, limit, remedy in HYPOTHESES:
-        found = [f"{c.strategy} with {c.levels:,} levels" for c in costs if holds(c)]
-        rows.append((hypothesis, limit, ", ".join(found) or "none", remedy if found else "–"))
+        matches = [f"{c.strategy} with {c.levels:,} levels" for c in costs if holds(c)]
+        rows.append((hypothesis, limit, ", ".join(matches) or "none", remedy if matches else "–"))
     return rows
 
 
@@ -337,20 +337,20 @@ def run(argv: list[str]) -> int:
     training = "microseconds that one decision of training takes (1,000,000 / decisions per second)"
     flag(Setting(training, flag="training-us", kind=float, default=100.0, above=0))
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    given = parser.parse_args(argv)
-    config, amount = CurriculumConfig(), (given.updates, given.episodes, given.training_us)
+    arguments = parser.parse_args(argv)
+    config, amount = CurriculumConfig(), (arguments.updates, arguments.episodes, arguments.training_us)
     costs = [
         measure(name, STRATEGIES[name], replace(config, strategy=name), count, *amount)
         for name in CURRICULA
-        for count in given.levels
+        for count in arguments.levels
     ]
     print(table(HEADER, [c.row() for c in costs]))
-    details = {count: statistics_costs(count) for count in given.levels}
+    details = {count: statistics_costs(count) for count in arguments.levels}
     rows: list[tuple[object, ...]] = [
         (name, f"{count:,}", f"{ms:.2f}") for count, found in details.items() for name, ms in found.items()
     ]
     print("\n" + table(("statistics of learning progress", "levels", "ms"), rows))
-    rows, most = [], max(given.levels)
+    rows, most = [], max(arguments.levels)
     for size in POOLS:
         c = measure(
             "pool",
@@ -362,7 +362,7 @@ def run(argv: list[str]) -> int:
         )
         rows.append((f"{min(size, most):,} of {most:,}", f"{c.episode_us:.2f}", f"{c.update_ms:.2f}"))
     print("\n" + table(("levels in the pool of learning progress", "µs per episode", "ms per update"), rows))
-    starts = start_state_costs(min(START_UPDATES, given.updates), max(1, given.episodes // ENVIRONMENTS))
+    starts = start_state_costs(min(START_UPDATES, arguments.updates), max(1, arguments.episodes // ENVIRONMENTS))
     rows = [(name, f"{simulator:.2f}", f"{curriculum:.2f}") for name, (simulator, curriculum) in starts.items()]
     print("\n" + table(("random play, µs per decision", "simulator", "curriculum"), rows))
     outcomes = outcome_table(costs)

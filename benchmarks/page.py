@@ -87,8 +87,8 @@ def until(page: Page, condition: Callable[[], Any]) -> None:
 
 def moved(page: Page) -> bool:
     """Return whether the ninja moves."""
-    found = re.search(r"frame (\d+)", page.text_content(".numbers") or "")
-    return bool(found) and int(found[1]) > 0
+    match = re.search(r"frame (\d+)", page.text_content(".numbers") or "")
+    return bool(match) and int(match[1]) > 0
 
 
 @contextlib.contextmanager
@@ -107,7 +107,7 @@ def studio(*arguments: str) -> Iterator[str]:
     command = [sys.executable, "-m", "nppsim", "studio", "--no-browser", "--port", "0", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        yield next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
+        yield next(match[0] for line in process.stdout if (match := re.search(r"http://\S+", line)))
         process.terminate()
 
 
@@ -165,9 +165,11 @@ def latencies(page: Page, presses: int = 90) -> list[float]:
 
 def print_latencies(page: Page, beside: str) -> None:
     """Print quantiles of the latencies."""
-    found = sorted(latencies(page))
-    late = found[len(found) * 95 // 100]
-    print(f"key to picture, {beside}: median {median(found):.1f} ms, 95 % {late:.1f} ms of {len(found)}", flush=True)
+    ordered = sorted(latencies(page))
+    late = ordered[len(ordered) * 95 // 100]
+    print(
+        f"key to picture, {beside}: median {median(ordered):.1f} ms, 95 % {late:.1f} ms of {len(ordered)}", flush=True
+    )
 
 
 def main() -> None:

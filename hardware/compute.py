@@ -53,16 +53,16 @@ def choose_compute(constraints: Constraints, minibatch_size: int, benchmark: Ben
         "torch_threads": Chosen(threads, "default", reason),
         "precision": Chosen("bf16" if fast else "float32", "default", bf16 if fast else "no fast bf16"),
     }
-    given = {name: Chosen(getattr(request, name), "flag") for name in usual if getattr(request, name) is not None}
-    if benchmark is None or gpus or len(given) == 2:
-        return usual | given
+    requested = {name: Chosen(getattr(request, name), "flag") for name in usual if getattr(request, name) is not None}
+    if benchmark is None or gpus or len(requested) == 2:
+        return usual | requested
     candidates = [
         ComputeOption(precision, threads)
         for precision in ([request.precision] if request.precision else PRECISIONS)
         for threads in ([request.torch_threads] if request.torch_threads else _thread_counts(constraints.cores))
     ]
     each = max(minibatch_size // constraints.needs.processes, 1)
-    return _fastest(candidates, benchmark(each, candidates), each) | given
+    return _fastest(candidates, benchmark(each, candidates), each) | requested
 
 
 def _fastest(candidates: Sequence[ComputeOption], timings: Timings, minibatch_size: int) -> dict[str, Chosen]:

@@ -86,8 +86,8 @@ def _gpus() -> tuple[Gpu, ...]:
 
     if not torch.cuda.is_available():
         return ()
-    found = (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))
-    return tuple(Gpu(gpu.name, gpu.total_memory, fast_bf16(gpu.major), _bandwidth(gpu.name)) for gpu in found)
+    devices = (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))
+    return tuple(Gpu(gpu.name, gpu.total_memory, fast_bf16(gpu.major), _bandwidth(gpu.name)) for gpu in devices)
 
 
 def _bandwidth(name: str) -> float:
@@ -102,8 +102,8 @@ KNOWN_GPUS: tuple[str, ...] = tuple(DATA["gpus"])
 
 def known_gpu(name: str) -> Gpu:
     """Return the GPU model ``name``; raise PlanError with the nearest name if it is unknown."""
-    found = {known.lower(): known for known in KNOWN_GPUS}.get(name.lower())
-    if found is None:
+    known_name = {known.lower(): known for known in KNOWN_GPUS}.get(name.lower())
+    if known_name is None:
         raise PlanError(f"unknown GPU {name!r}; known: {', '.join(KNOWN_GPUS)}{did_you_mean(name, KNOWN_GPUS)}")
-    memory_gb, capability, bandwidth = DATA["gpus"][found]
-    return Gpu(found, memory_gb * GB, fast_bf16(capability), bandwidth)
+    memory_gb, capability, bandwidth = DATA["gpus"][known_name]
+    return Gpu(known_name, memory_gb * GB, fast_bf16(capability), bandwidth)

@@ -203,16 +203,16 @@ def _replays(arguments: argparse.Namespace) -> int:
     files, played = playback.find_files(arguments.paths), []
 
     def results() -> Iterator[playback.PlaybackResult]:
-        for one in playback.play_files(files):
-            played.append(one)
-            yield one
+        for run in playback.play_files(files):
+            played.append(run)
+            yield run
 
     if arguments.json:
-        print(json.dumps([asdict(one) for one in results()], indent=2))
+        print(json.dumps([asdict(run) for run in results()], indent=2))
     else:
         for line in playback.lines(results()):
             print(line, flush=True)
-    return 1 if any(one.ending == playback.UNREADABLE for one in played) else 0
+    return 1 if any(run.ending == playback.UNREADABLE for run in played) else 0
 
 
 def _diff_flags(parser: Parser) -> None:

@@ -237,10 +237,10 @@ def _stopped_by_signals() -> Iterator[None]:
             signal.signal(handled, signal.SIG_IGN)  # a closing terminal sends SIGHUP twice
         raise KeyboardInterrupt(f"by {signal.Signals(number).name}")
 
-    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no SIGHUP
+    stops = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no SIGHUP
     before = {}
     if threading.current_thread() is threading.main_thread():  # other threads cannot set handlers
-        before = {number: signal.getsignal(number) for number in known if signal.getsignal(number) == signal.SIG_DFL}
+        before = {number: signal.getsignal(number) for number in stops if signal.getsignal(number) == signal.SIG_DFL}
         for number in before:
             signal.signal(number, stop)
     try:

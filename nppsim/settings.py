@@ -136,7 +136,7 @@ class Setting:
         if value is None or value is MISSING:
             return ""
         values = value if self.many and isinstance(value, (tuple, list)) else (value,)
-        if self.choices and not all(one in self.choices for one in values):
+        if self.choices and not all(item in self.choices for item in values):
             return f"give one of {', '.join(self.choices)}"
         if self.kind is Path and any(map(is_remote, values)):
             return _NOT_LOCAL
@@ -184,8 +184,8 @@ def setting(default: Any, help: str, **details: Any) -> Any:
 
 def same_setting(owner: type[Any], name: str, **changes: Any) -> Any:
     """Return a dataclass field with the setting ``name`` of another dataclass.  changes: replaced fields of ``Setting``."""
-    known = settings_of(owner)[name]
-    return field(default=known.default, metadata={_KEY: replace(known, **changes)})
+    setting = settings_of(owner)[name]
+    return field(default=setting.default, metadata={_KEY: replace(setting, **changes)})
 
 
 def settings_of(owner: Any) -> Mapping[str, Setting]:
@@ -196,17 +196,19 @@ def settings_of(owner: Any) -> Mapping[str, Setting]:
 @functools.cache  # a command line calls this for each of about a hundred fields
 def _settings_of(owner: Any) -> Mapping[str, Setting]:
     hints = get_type_hints(owner)
-    found = {}
+    settings = {}
     prefix = getattr(owner, "flag_prefix", None)
-    for one in fields(owner):
-        if _KEY in one.metadata:
-            flag = one.metadata[_KEY].flag
+    for attribute in fields(owner):
+        if _KEY in attribute.metadata:
+            flag = attribute.metadata[_KEY].flag
             if prefix is not None and not flag:
-                flag = prefix + one.name.replace("_", "-")
-            kind, many, optional = _kind(hints[one.name])
-            given = {"name": one.name, "flag": flag, "default": one.default}
-            found[one.name] = replace(one.metadata[_KEY], kind=kind, many=many, optional=optional, **given)
-    return MappingProxyType(found)
+                flag = prefix + attribute.name.replace("_", "-")
+            kind, many, optional = _kind(hints[attribute.name])
+            derived = {"name": attribute.name, "flag": flag, "default": attribute.default}
+            settings[attribute.name] = replace(
+                attribute.metadata[_KEY], kind=kind, many=many, optional=optional, **derived
+            )
+    return MappingProxyType(settings)
 
 
 def _kind(hint: Any) -> tuple[type, bool, bool]:
@@ -225,9 +227,9 @@ def require(condition: object, advice: str, field: str = "", value: object = Non
 
 def check_settings(config: object) -> None:
     """Raise ConfigError for the first setting of a dataclass whose value is outside its limits."""
-    for name, known in settings_of(type(config)).items():
+    for name, setting in settings_of(type(config)).items():
         value = getattr(config, name)
-        if advice := known.problem(value):
+        if advice := setting.problem(value):
             raise ConfigError(advice, name, value)
 
 
@@ -247,9 +249,9 @@ class Parser(argparse.ArgumentParser):
 
     def add_settings(self, owner: type[Any]) -> None:
         """Add the flags of all settings of a dataclass."""
-        for known in settings_of(owner).values():
-            if known.flag:
-                self.add_setting(owner, known.name)
+        for setting in settings_of(owner).values():
+            if setting.flag:
+                self.add_setting(owner, setting.name)
 
     def add_setting(
         self, owner: type[Any], name: str, group: argparse._ArgumentGroup | None = None, **changes: Any
@@ -259,11 +261,11 @@ class Parser(argparse.ArgumentParser):
         group: argparse group that lists the flag in the help.
         changes: fields of ``Setting`` that differ on this command line.
         """
-        known = replace(settings_of(owner)[name], **changes)
-        known = known if known.flag else replace(known, flag=name.replace("_", "-"))
-        self._fields.setdefault(owner, {})[name] = known.flag
-        if known.option not in self._option_string_actions:
-            self._add(known, group, argparse.SUPPRESS)
+        setting = replace(settings_of(owner)[name], **changes)
+        setting = setting if setting.flag else replace(setting, flag=name.replace("_", "-"))
+        self._fields.setdefault(owner, {})[name] = setting.flag
+        if setting.option not in self._option_string_actions:
+            self._add(setting, group, argparse.SUPPRESS)
 
     def add_flag(self, flag: Setting, group: argparse._ArgumentGroup | None = None) -> None:
         """Add a flag that belongs to no dataclass.  The parsed arguments contain its value or its default."""
@@ -326,19 +328,19 @@ class Parser(argparse.ArgumentParser):
         """Raise ConfigError."""
         raise ConfigError(redact(message))
 
-    def _unknown(self, argument: str, given: argparse.Namespace) -> str:
+    def _unknown(self, argument: str, arguments: argparse.Namespace) -> str:
         name = argument.split("=")[0]  # without the value, which may be a secret
         if not name.startswith("-"):
             return f"unexpected argument {name!r}: give each value after its flag; --help lists all flags"
-        known, remedy = set(self._option_string_actions), "--help lists all flags"
+        options, remedy = set(self._option_string_actions), "--help lists all flags"
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
-                command = action.choices[getattr(given, action.dest)]
+                command = action.choices[getattr(arguments, action.dest)]
                 remedy = " ".join(command.format_usage().split())
                 if any(name in other._option_string_actions for other in action.choices.values()):
                     return f"unknown flag {name}; {remedy}"  # a flag of another command
-                known |= set(command._option_string_actions)
-        return f"unknown flag {name}{did_you_mean(name, known) or f'; {remedy}'}"
+                options |= set(command._option_string_actions)
+        return f"unknown flag {name}{did_you_mean(name, options) or f'; {remedy}'}"
 
 
 def _typed(flag: Setting) -> Callable[[str], Any]:

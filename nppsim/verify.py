@@ -136,13 +136,13 @@ def _check(trace: dict[str, np.ndarray], case: str) -> None:
         "mover_pos": ("f", (rows["frames"], 2 * rows.get("movers", 0))),
     }
     for name, (kinds, expected) in shapes.items():
-        found = trace.get(name)
-        if found is None or (name not in needed and not found.size):
+        array = trace.get(name)
+        if array is None or (name not in needed and not array.size):
             continue
-        fits = found.ndim == len(expected) and all(n in (None, m) for n, m in zip(expected, found.shape, strict=True))
-        if not fits or found.dtype.kind not in kinds:
+        fits = array.ndim == len(expected) and all(n in (None, m) for n, m in zip(expected, array.shape, strict=True))
+        if not fits or array.dtype.kind not in kinds:
             form = ", ".join("any" if n is None else str(n) for n in expected)
-            raise TraceError(f"{case}: {name} is {found.dtype}{list(found.shape)}, should be numbers [{form}]")
+            raise TraceError(f"{case}: {name} is {array.dtype}{list(array.shape)}, should be numbers [{form}]")
     if rows["inputs"] > rows["frames"] + _MORE_INPUTS:
         raise TraceError(f"{case}: {rows['inputs']} inputs for {rows['frames']} frames")
     if rows.get("movers") and not {*map(tuple, trace["movers"].tolist())} <= {*map(tuple, trace["entities"].tolist())}:

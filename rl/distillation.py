@@ -211,15 +211,15 @@ class Distiller:
             for index in buffer.minibatches(size, self.rng):
 
                 def loss(
-                    rows: slice, of: torch.Tensor = index, mirrored: bool = mirrored
+                    rows: slice, samples: torch.Tensor = index, mirrored: bool = mirrored
                 ) -> tuple[torch.Tensor, torch.Tensor]:
-                    observations, target = buffer.observations(of[rows]), targets[of[rows]]
+                    observations, target = buffer.observations(samples[rows]), targets[samples[rows]]
                     if mirrored:
                         observations = {key: mirror_image(key, values) for key, values in observations.items()}
                         target = target[:, MIRRORED_ACTION.tolist()]
                     logits, values = self.student.logits_and_values(observations)
                     divergence = kl_divergence(target, F.log_softmax(logits.float(), dim=1)).mean()
-                    value_loss = (values - returns[of[rows]]).square().mean()
+                    value_loss = (values - returns[samples[rows]]).square().mean()
                     return divergence + value_weight * value_loss, divergence.detach()
 
                 divergence, gradients = summed_gradients(self.pool, len(index), loss, self._trained)

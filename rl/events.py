@@ -65,8 +65,8 @@ def read_scalars(folder: str | os.PathLike) -> dict[str, Scalars]:
             f"{folder}: no TensorBoard event files here or in sub-folders; check that the logger writes to this folder"
         )
     if len(folders) > 1:
-        found = ", ".join(str(f.relative_to(folder)) for f in folders)
-        raise EventsError(f"{folder}: {len(folders)} folders with event files ({found}); a run must have exactly one")
+        names = ", ".join(str(f.relative_to(folder)) for f in folders)
+        raise EventsError(f"{folder}: {len(folders)} folders with event files ({names}); a run must have exactly one")
     accumulator = event_accumulator.EventAccumulator(str(folders[0]), size_guidance={"scalars": 0})
     logging.getLogger("tensorboard").setLevel(logging.ERROR)  # it warns of each resume
     try:

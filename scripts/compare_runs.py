@@ -56,29 +56,36 @@ def compare(sides: "list[list[StoredRun]]", arguments: argparse.Namespace) -> in
     tolerance = Tolerance(arguments.tolerance / 100, arguments.speed_tolerance / 100, arguments.exact)
     columns = COLUMNS.get(len(sides), tuple(map(str, range(1, len(sides) + 1))))
     paths = dict(zip(columns, arguments.runs, strict=True))
-    found = differences([side[0].metadata for side in sides])
+    different = differences([side[0].metadata for side in sides])
     comparisons = {
         name: compare_runs(sides[0], side, tolerance) for name, side in zip(columns[1:], sides[1:], strict=True)
     }
     if arguments.json:
         rows = [
-            {"what": one.part, "name": one.name, "values": [entry._asdict() for entry in one.values]} for one in found
+            {
+                "what": difference.part,
+                "name": difference.name,
+                "values": [entry._asdict() for entry in difference.values],
+            }
+            for difference in different
         ]
         labels = [
-            {"a": columns[0], "b": name, "labels": [one.to_dict() for one in some]}
-            for name, some in comparisons.items()
+            {"a": columns[0], "b": name, "labels": [pair.to_dict() for pair in pairs]}
+            for name, pairs in comparisons.items()
         ]
         _print_json({"runs": paths, "differences": rows, "comparisons": labels})
     else:
         print("\n".join(f"{name}: {path}" for name, path in paths.items()))
-        table = difference_table(found, columns) if found else "settings, data, versions and machine are the same"
+        table = (
+            difference_table(different, columns) if different else "settings, data, versions and machine are the same"
+        )
         print(f"\n{table}")
-        for name, some in comparisons.items():
-            print("\n\n".join([f"\n# A: {columns[0]}, B: {name}", *(one.text() for one in some)]))
+        for name, pairs in comparisons.items():
+            print("\n\n".join([f"\n# A: {columns[0]}, B: {name}", *(pair.text() for pair in pairs)]))
     last = comparisons[columns[-1]]
-    if any(one.different for one in last):
+    if any(pair.different for pair in last):
         return DIFFERENT
-    return 0 if all(one.decided for one in last) else errors.REFUSED
+    return 0 if all(pair.decided for pair in last) else errors.REFUSED
 
 
 def compare_with_reference(sides: "list[list[StoredRun]]", arguments: argparse.Namespace) -> int:

@@ -83,32 +83,32 @@ def run(arguments: argparse.Namespace, settings: WorkloadSettings) -> int:
         print(note)
     result = throughput.measure(work, phase=arguments.phase or "")
     print(throughput.describe(result), flush=True)
-    found = {compare_with_stored(result)}
+    statuses = {compare_with_stored(result)}
     if result["stability"] == POOR:
         print(
             "unstable: the rounds differ too much to store the result; wait for an idle machine, or raise --iterations"
         )
-        found.add(UNSTABLE)
+        statuses.add(UNSTABLE)
     if baselines:
         print(throughput.comparison_table(result, baselines))
         limit = arguments.threshold or THRESHOLD
         slower = [name for name, stored in baselines.items() if throughput.has_regressed(result, stored, limit)]
         if slower:
             print(f"regression: more than {limit:.0%} slower than {', '.join(slower)}")
-            found.add(REGRESSION)
+            statuses.add(REGRESSION)
     if arguments.profile:
         profiled = throughput.side_by_side(work, profile=True)
         print(f"{profiled.profile_table()}\ntime with profiling / without: {profiled.ratio}")
         result["profile"] = {name: getattr(profiled, name) for name in ("phases", "decisions", "seconds")}
     if arguments.shadow:
         result["shadow"], status = validate(work)
-        found.add(status)
-    if arguments.output and UNSTABLE in found:
+        statuses.add(status)
+    if arguments.output and UNSTABLE in statuses:
         print(f"not stored: {arguments.output}")
     elif arguments.output:
         write_json(arguments.output, result)
         print(f"result: {arguments.output}")
-    return next((status for status in (MISMATCH, UNSTABLE, REGRESSION) if status in found), GOOD)
+    return next((status for status in (MISMATCH, UNSTABLE, REGRESSION) if status in statuses), GOOD)
 
 
 def compare_with_stored(result: Mapping) -> int:

@@ -96,14 +96,14 @@ class SharedCache(FunctionCache):
     _lock: IO | None = None  # file that is locked while this process compiles the function
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        found = super().load_overload(sig, target_context)
-        if found is None and self._lock is None and fcntl is not None:
+        overload = super().load_overload(sig, target_context)
+        if overload is None and self._lock is None and fcntl is not None:
             self._impl.locator.ensure_cache_path()
             self._lock = open(Path(self.cache_path, f"{self._impl.filename_base}.lock"), "w")  # noqa: SIM115
             with suppress(OSError):  # some network file systems have no locks
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
-            found = super().load_overload(sig, target_context)
-        return found
+            overload = super().load_overload(sig, target_context)
+        return overload
 
     def release(self) -> None:
         if self._lock is not None:

@@ -62,12 +62,12 @@ def _of_tiles(tiles: np.ndarray) -> tuple[float, float, float, float]:
 
 def _runs(free: np.ndarray) -> np.ndarray:
     """Return for each cell the number of free cells in a row that contain it; 0 for other cells."""
-    found = np.zeros(free.shape, int)
-    for row, cells in zip(found, free, strict=True):
+    lengths = np.zeros(free.shape, int)
+    for row, cells in zip(lengths, free, strict=True):
         edges = np.flatnonzero(np.diff([0, *cells, 0]))
         for start, end in zip(edges[::2], edges[1::2], strict=True):
             row[start:end] = end - start
-    return found
+    return lengths
 
 
 @dataclass(frozen=True)

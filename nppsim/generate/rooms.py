@@ -178,9 +178,9 @@ def _add_block(rng: Rng, board: np.ndarray) -> None:
         high, wide = wide, high
     area = board[row : row + high, column : column + wide]
     filled = np.where(area == OPEN, pick(rng, HALVES) if rng.random() < 0.15 else SOLID, area)
-    rest = board.copy()
-    rest[row : row + high, column : column + wide] = filled
-    if _spawn(rng, rest) is not None:
+    changed = board.copy()
+    changed[row : row + high, column : column + wide] = filled
+    if _spawn(rng, changed) is not None:
         area[:] = filled
 
 
@@ -210,17 +210,17 @@ def _distances(board: np.ndarray, start: Tile) -> np.ndarray:
     """Return the number of steps from a tile to each tile that is not solid, int[rows, columns]; -1: unreachable."""
     width = board.shape[1] + 2  # with a solid border
     free = np.pad(board != SOLID, 1).ravel().tolist()
-    found = [-1] * len(free)
+    distances = [-1] * len(free)
     front = [(1 + start[1]) * width + 1 + start[0]]
     step = 0
     while front:
         for tile in front:
-            found[tile], free[tile] = step, False
+            distances[tile], free[tile] = step, False
         step += 1
         front = [
             *{other for tile in front for other in (tile - 1, tile + 1, tile - width, tile + width) if free[other]}
         ]
-    return np.reshape(found, (-1, width))[1:-1, 1:-1]
+    return np.reshape(distances, (-1, width))[1:-1, 1:-1]
 
 
 def _niche(rng: Rng, board: np.ndarray, spawn: Tile) -> list[Tile] | None:

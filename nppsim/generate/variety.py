@@ -49,21 +49,31 @@ def variety(levels: Iterable[tuple[str, Level]]) -> dict[str, Variety]:
             rows.setdefault(category, []).append((symmetric_fingerprint(level), _layout(level), row))
     return {
         category: Variety(
-            len(found),
-            len({fingerprint for fingerprint, _, _ in found}),
-            len({layout for _, layout, _ in found}),
-            np.array([row for _, _, row in found], dtype=np.float64),
+            len(category_rows),
+            len({fingerprint for fingerprint, _, _ in category_rows}),
+            len({layout for _, layout, _ in category_rows}),
+            np.array([row for _, _, row in category_rows], dtype=np.float64),
         )
-        for category, found in rows.items()
+        for category, category_rows in rows.items()
     }
 
 
 def variety_table(measured: dict[str, Variety]) -> str:
     """Format a table with counts, and minimum / median / maximum of each measure."""
     rows = []
-    for category, found in measured.items():
-        spans = [f"{column.min():.0f} / {np.median(column):.0f} / {column.max():.0f}" for column in found.values.T]
-        rows.append((category, found.levels, found.distinct_levels, found.distinct_layouts, *spans))
+    for category, category_variety in measured.items():
+        spans = [
+            f"{column.min():.0f} / {np.median(column):.0f} / {column.max():.0f}" for column in category_variety.values.T
+        ]
+        rows.append(
+            (
+                category,
+                category_variety.levels,
+                category_variety.distinct_levels,
+                category_variety.distinct_layouts,
+                *spans,
+            )
+        )
     return table(("category", "levels", "distinct", "layouts", *MEASURES), rows)
 
 

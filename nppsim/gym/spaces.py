@@ -133,8 +133,8 @@ def _box(key: str, stacking: Stacking) -> spaces.Box:
         shape = (int(np.prod(shape)),)
     if not spec.components:
         return spaces.Box(int(spec.low), int(spec.high), shape, np.dtype(spec.dtype).type)
-    known = _BOUNDS.get(key, {})
-    bounds = np.array([known.get(name, _UNLIMITED) for name in spec.components], np.float32)
+    limits = _BOUNDS.get(key, {})
+    bounds = np.array([limits.get(name, _UNLIMITED) for name in spec.components], np.float32)
     if stacking.frames(key) > 1 and stacking.padding == "zero":
         bounds = np.stack([bounds[:, 0].clip(max=0), bounds[:, 1].clip(min=0)], axis=1)
     times = shape[0] // len(bounds)

@@ -68,8 +68,8 @@ def _remove_abandoned(folder: Path) -> None:
     if (folder := folder.absolute()) in _searched:
         return
     _searched.add(folder)
-    with suppress(OSError), os.scandir(folder) as found:
-        for entry in found:
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
             match = _TEMPORARY.fullmatch(entry.name)
             if not match or match["host"] != _HOST or _is_running(int(match["process"])):
                 continue
@@ -116,12 +116,12 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 
 def append_text(path: str | os.PathLike, text: str) -> None:
     """Append UTF-8 text to a file.  If the disk is full, the file is left unchanged, and an OSError names it."""
-    rest = memoryview(text.encode("utf-8", "backslashreplace"))
+    remaining = memoryview(text.encode("utf-8", "backslashreplace"))
     with naming(path), open(path, "ab", buffering=0) as file:
         size = file.tell()
         try:
-            while rest:
-                rest = rest[file.write(rest) :]
+            while remaining:
+                remaining = remaining[file.write(remaining) :]
         except OSError:
             file.truncate(size)
             raise
@@ -182,7 +182,7 @@ def check_output_file(
         raise ConfigError("is a folder; give the name of a file", flag, path)
     if path.exists() and not path.is_file():
         raise ConfigError("is a pipe or a device; give the name of a file", flag, path)
-    if path.exists() and any(Path(one).exists() and path.samefile(one) for one in inputs):
+    if path.exists() and any(Path(source).exists() and path.samefile(source) for source in inputs):
         raise ConfigError("is an input, which would be overwritten; give another name", flag, path)
     if path.exists() and not os.access(path, os.W_OK):
         raise ConfigError("cannot be written (no permission); choose another file", flag, path)

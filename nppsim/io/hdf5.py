@@ -98,21 +98,21 @@ def _check_contents(file: h5py.File, limit_bytes: int) -> None:
                 raise UnsafeFileError(f"it contains more than {_MAX_OBJECTS:,} names")
             if not isinstance(group.get(name, getlink=True), h5py.HardLink):
                 raise UnsafeFileError(f"{full_name} is a soft or external link")
-            found = group[name]
-            address = h5py.h5o.get_info(found.id).addr
+            item = group[name]
+            address = h5py.h5o.get_info(item.id).addr
             if address in seen:
                 raise UnsafeFileError(f"{full_name} is a hard link to an object that has another name")
             seen.add(address)
-            if isinstance(found, h5py.Group):
-                pending.append(found)
-            elif isinstance(found, h5py.Dataset):
-                declared += _checked_bytes(full_name, found)
-                stored += found.id.get_storage_size()
+            if isinstance(item, h5py.Group):
+                pending.append(item)
+            elif isinstance(item, h5py.Dataset):
+                declared += _checked_bytes(full_name, item)
+                stored += item.id.get_storage_size()
                 if stored > file_bytes:
                     raise UnsafeFileError(f"{full_name} lies beyond the end of the file, {file_bytes:,} bytes")
                 if declared > limit_bytes:
                     raise UnsafeFileError(
-                        f"{full_name} declares {found.dtype}{list(found.shape)}, so that the file exceeds the limit of "
+                        f"{full_name} declares {item.dtype}{list(item.shape)}, so that the file exceeds the limit of "
                         f"{limit_bytes:,} bytes"
                     )
 
@@ -145,6 +145,8 @@ def _check_chunks(name: str, dataset: h5py.Dataset, size: int) -> None:
         raise UnsafeFileError(f"{name} has chunks of {size:,} bytes")
 
     limit = size + size // 8 + 1024
-    found = dataset.id.chunk_iter(lambda chunk: chunk.size if chunk.size > limit else None)
-    if found:
-        raise UnsafeFileError(f"{name} has a chunk of {found:,} bytes, although it has {size:,} bytes when unpacked")
+    chunk_bytes = dataset.id.chunk_iter(lambda chunk: chunk.size if chunk.size > limit else None)
+    if chunk_bytes:
+        raise UnsafeFileError(
+            f"{name} has a chunk of {chunk_bytes:,} bytes, although it has {size:,} bytes when unpacked"
+        )

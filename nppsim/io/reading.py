@@ -244,9 +244,9 @@ def _one_of(kinds: tuple[Any, ...], data: object, where: str) -> Any:
 
 def _record(kind: Any, data: Mapping, where: str) -> Any:
     hints = get_type_hints(kind)
-    known = [field.name for field in fields(kind) if field.init]
-    unexpected = sorted(set(known) ^ set(data))
+    names = [field.name for field in fields(kind) if field.init]
+    unexpected = sorted(set(names) ^ set(data))
     if unexpected:
-        state = "is missing" if unexpected[0] in known else "is unknown"
+        state = "is missing" if unexpected[0] in names else "is unknown"
         raise PlainError(f"{where or kind.__name__}: {unexpected[0]} {state}")
-    return kind(**{name: from_plain(hints[name], data[name], f"{where}.{name}".lstrip(".")) for name in known})
+    return kind(**{name: from_plain(hints[name], data[name], f"{where}.{name}".lstrip(".")) for name in names})

@@ -141,12 +141,12 @@ def locate(path: str | Path) -> tuple[Path, int] | None:
         if not is_campaign_file(files[0]):
             raise LevelError(f"{path}: {files[0]} is not a campaign file; no line has the form {FORM}")
     for matches in (_has_id, _has_title, _has_title_in_any_case):
-        found = [(file, number) for file in files for number in _lines(file) if matches(file, number, item)]
-        if len(found) > 1:
-            several = ", ".join(f"{file.name}#{number}" for file, number in found)
+        places = [(file, number) for file in files for number in _lines(file) if matches(file, number, item)]
+        if len(places) > 1:
+            several = ", ".join(f"{file.name}#{number}" for file, number in places)
             raise LevelError(f"{path}: several levels match; give one of {several}")
-        if found:
-            return found[0]
+        if places:
+            return places[0]
     reasons = {ids.why_no_id(item, file.stem, next(reversed(_lines(file))) + 1): None for file in files}
     hint = "".join(f"; {reason}" for reason in reasons if reason)
     raise LevelError(f"{path}: no such level{hint}; give a number, an id or a title (nppsim levels lists them)")
@@ -157,8 +157,8 @@ def _id(file: Path, number: int, lines: dict[int, bytes]) -> str:
 
 
 def _has_id(file: Path, number: int, item: str) -> bool:
-    known = _id(file, number, _lines(file)).casefold()
-    return item.casefold() in (known, known.partition("-")[2])
+    level_id = _id(file, number, _lines(file)).casefold()
+    return item.casefold() in (level_id, level_id.partition("-")[2])
 
 
 def _has_title(file: Path, number: int, item: str) -> bool:
@@ -270,16 +270,16 @@ def _read_lines(path: Path, _mtime_ns: int, _size: int) -> dict[int, bytes]:
 
 def _numbered(data: bytes) -> dict[int, bytes]:
     """Return the lines that are neither empty nor comments, by number; wrapped lines are joined."""
-    found: dict[int, bytes] = {}
+    numbered: dict[int, bytes] = {}
     last, is_cut = -1, False
     for number, line in enumerate(map(_plain, as_utf8(data).splitlines())):
         if is_cut and _REST.match(line):
-            found[last] += line
+            numbered[last] += line
             is_cut = not line.endswith(b"#")
         elif line and not (line.startswith(_COMMENTS) and not _BEGINNING.search(line)):
-            last, found[number] = number, line
+            last, numbered[number] = number, line
             is_cut = _CUT.search(line) is not None
-    return found
+    return numbered
 
 
 def _plain(line: bytes) -> bytes:
@@ -289,8 +289,8 @@ def _plain(line: bytes) -> bytes:
 
 def _parts(line: bytes, label: str) -> tuple[str, bytes, int]:
     """Return title, digits and offset of the digits of a line.  Raises LevelError if it is not a level."""
-    if found := list(_DIGITS.finditer(line)):
-        begin, (end, stop) = line.find(b"$", 0, found[-1].start()), found[-1].span(1)
+    if runs_of_digits := list(_DIGITS.finditer(line)):
+        begin, (end, stop) = line.find(b"$", 0, runs_of_digits[-1].start()), runs_of_digits[-1].span(1)
         if begin >= 0:
             return _text(line[begin + 1 : end - 1]), line[end:stop], end
     line = _plain(line)
@@ -329,8 +329,8 @@ def _bytes_of(digits: bytes, offset: int) -> bytes:
         return bytes.fromhex(digits.decode("ascii")).translate(_SWAPPED)
     except ValueError as problem:
         bad = next(i for i, c in enumerate(digits) if c not in b"0123456789abcdefABCDEF")
-        found = digits[bad : bad + 1]
-        raise LevelError(f"byte {offset + bad}: {found!r} is not a hexadecimal digit") from problem
+        digit = digits[bad : bad + 1]
+        raise LevelError(f"byte {offset + bad}: {digit!r} is not a hexadecimal digit") from problem
 
 
 def _records_of(data: bytes) -> np.ndarray:

@@ -62,10 +62,10 @@ def level_id(file: str, number: int, count: int) -> str:
     regular = regular * len(ROWS) // (len(ROWS) + 1) if tab.last_row else regular
     if episode < regular:
         column, row = divmod(episode, len(ROWS))
-        found = f"{tab.code}-{ROWS[row]}-{column:02d}"
+        episode_id = f"{tab.code}-{ROWS[row]}-{column:02d}"
     else:
-        found = f"{tab.code}-{LAST_ROW}-{episode - regular:02d}"
-    return f"{found}-{position:02d}" if tab.episodes else found
+        episode_id = f"{tab.code}-{LAST_ROW}-{episode - regular:02d}"
+    return f"{episode_id}-{position:02d}" if tab.episodes else episode_id
 
 
 def why_no_id(item: str, file: str, count: int) -> str:

@@ -479,14 +479,14 @@ def _missing_records(data: bytes, stated: np.ndarray) -> int:
     Records are in the order of their types, except that switches follow their doors.  Counts of exits and death balls are
     not compared, as the simulator uses the stated ones.
     """
-    found = _counts(data)
-    differ = np.flatnonzero(found != stated)
+    counts = _counts(data)
+    differ = np.flatnonzero(counts != stated)
     if not len(differ):
         return 0
     differ = differ[~np.isin(differ, (kinds.EXIT, kinds.DEATH_BALL))]
-    if not len(differ) or (found > stated)[differ].any() or found[differ[0] + 2 :].any():
+    if not len(differ) or (counts > stated)[differ].any() or counts[differ[0] + 2 :].any():
         return 0
-    return int(np.maximum(stated.astype(int) - found, 0).sum())
+    return int(np.maximum(stated.astype(int) - counts, 0).sum())
 
 
 def _counts(data: bytes) -> np.ndarray:
@@ -500,9 +500,9 @@ def _fits(data: bytes) -> bool:
     """Return True if a map file is undamaged as far as its records, its stated counts and its tiles show."""
     if len(data) < RECORDS_OFFSET + RECORD_SIZE or (len(data) - RECORDS_OFFSET) % RECORD_SIZE:
         return False
-    found, stated = _counts(data), np.frombuffer(data, "<u2", NUM_COUNTS, COUNTS_OFFSET)
-    exits = np.where(np.arange(NUM_COUNTS) == kinds.EXIT, found, 0)  # some tools state no other counts
-    counted = np.array_equal(found, stated) or (exits.any() and np.array_equal(exits, stated))
+    counts, stated = _counts(data), np.frombuffer(data, "<u2", NUM_COUNTS, COUNTS_OFFSET)
+    exits = np.where(np.arange(NUM_COUNTS) == kinds.EXIT, counts, 0)  # some tools state no other counts
+    counted = np.array_equal(counts, stated) or (exits.any() and np.array_equal(exits, stated))
     tiles = np.frombuffer(data, np.uint8, COUNTS_OFFSET - TILES_OFFSET, TILES_OFFSET)
     return bool(counted and data[RECORDS_OFFSET] == kinds.NINJA and (tiles < NUM_TILE_SHAPES).all())
 
@@ -537,10 +537,10 @@ def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: l
         raise LevelError(f"{label}: the first record (byte {RECORDS_OFFSET}), the spawn, is empty: is this an N++ map?")
     if kind == kinds.NINJA:
         return
-    found = f"byte {RECORDS_OFFSET}: the first record has type {kind} instead of 0, the ninja's spawn"
+    problem = f"byte {RECORDS_OFFSET}: the first record has type {kind} instead of 0, the ninja's spawn"
     if (tiles >= NUM_TILE_SHAPES).any():
-        raise LevelError(f"{label}: {found}, and tile ids are above {NUM_TILE_SHAPES - 1}: this is not an N++ map")
-    warnings.append(f"{found}; its position is used, as in the reference simulator; the records are probably damaged")
+        raise LevelError(f"{label}: {problem}, and tile ids are above {NUM_TILE_SHAPES - 1}: this is not an N++ map")
+    warnings.append(f"{problem}; its position is used, as in the reference simulator; the records are probably damaged")
 
 
 @functools.cache
@@ -565,22 +565,22 @@ def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
             )
 
 
-def _settled_count(given: int, records: np.ndarray, kind: int, label: str, warnings: list[str]) -> int:
+def _settled_count(count: int, records: np.ndarray, kind: int, label: str, warnings: list[str]) -> int:
     """Return ``given``, or the number of records of type ``kind`` if ``given`` is COUNTED.
 
     Warns if the two numbers differ.
     """
     counted = int((records[:, TYPE] == kind).sum())
-    if given == COUNTED:
-        given = counted
-    if not 0 <= given <= 255:
-        raise LevelError(f"{label}: {given} {ENTITY_NAMES[kind]}s; the count must fit one byte (0..255)")
-    if given != counted:
+    if count == COUNTED:
+        count = counted
+    if not 0 <= count <= 255:
+        raise LevelError(f"{label}: {count} {ENTITY_NAMES[kind]}s; the count must fit one byte (0..255)")
+    if count != counted:
         warnings.append(
             f"byte {COUNTS_OFFSET + 2 * kind}: the stated number of {ENTITY_NAMES[kind]} records (type {kind}) is "
-            f"{given}, the file contains {counted}; the stated number is used, as in the reference simulator"
+            f"{count}, the file contains {counted}; the stated number is used, as in the reference simulator"
         )
-    return int(given)
+    return int(count)
 
 
 def _check_tiles(tiles: np.ndarray, warnings: list[str]) -> None:
@@ -619,11 +619,11 @@ def _check_places(records: np.ndarray, warnings: list[str]) -> None:
     border = STEPS_PER_TILE
     in_border = (x < border) | (x > MIRROR_X - border) | (y < border) | (y > BOTTOM_Y - border)
     for kind in kinds.ON_THE_GRID if in_border.any() else ():
-        found = in_border & (records[:, TYPE] == kind)
-        if found.any():
-            first = int(np.argmax(found))
+        affected = in_border & (records[:, TYPE] == kind)
+        if affected.any():
+            first = int(np.argmax(affected))
             warnings.append(
-                f"byte {_offset(first)}: a {ENTITY_NAMES[kind]} (type {kind}; the first of {found.sum()} such records) "
+                f"byte {_offset(first)}: a {ENTITY_NAMES[kind]} (type {kind}; the first of {affected.sum()} such records) "
                 f"stands in the border, at ({POSITION_UNIT * x[first]}, {POSITION_UNIT * y[first]}) px; "
                 "the simulator treats everything outside the stage as solid for it"
             )

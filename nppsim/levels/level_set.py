@@ -302,8 +302,10 @@ def read_levels(levels: Levels) -> tuple[Sequence[Level], tuple[LevelEntry, ...]
         return [levels], (LevelEntry(""),)
     if not isinstance(levels, Iterable):
         raise TypeError(f"levels {levels!r}: give a path, a Level, a LevelSet, or a list of these")
-    parts = [read_levels(one) for one in levels]
-    return list(itertools.chain(*(part for part, _ in parts))), tuple(itertools.chain(*(some for _, some in parts)))
+    parts = [read_levels(path) for path in levels]
+    return list(itertools.chain(*(part for part, _ in parts))), tuple(
+        itertools.chain(*(warnings for _, warnings in parts))
+    )
 
 
 def scan_folder(path: Path) -> tuple[list[LevelEntry], dict[str, str]]:
@@ -346,7 +348,7 @@ def _is_level_file(path: Path) -> bool:
 
 def _not_indexed(path: Path, entries: Sequence[LevelEntry]) -> dict[str, str]:
     """Return the files below an indexed level set that may be levels and are not in its index, with the reason."""
-    known = {name for entry in entries for name in (entry.file, entry.file.rpartition("#")[0])}
+    indexed = {name for entry in entries for name in (entry.file, entry.file.rpartition("#")[0])}
     files = files_below(
         path,
         LevelSetError,
@@ -354,7 +356,7 @@ def _not_indexed(path: Path, entries: Sequence[LevelEntry]) -> dict[str, str]:
         enter=lambda folder: not (folder / INDEX).exists(),
     )
     names = (file.relative_to(path).as_posix() for file in files)
-    return dict.fromkeys((name for name in names if name not in known), f"not in {INDEX}")
+    return dict.fromkeys((name for name in names if name not in indexed), f"not in {INDEX}")
 
 
 def warn_of_skipped(path: str | Path, skipped: Mapping[str, str]) -> None:

@@ -54,12 +54,12 @@ def serialize(tiles: np.ndarray, records: np.ndarray, title: str, **counts: int)
         lines.append(f"tile {row} {column} {tiles[row, column]}")
     lines.append("records:")
     for record in records.tolist():
-        rest = [record[ORIENTATION], record[MODE]]
-        while rest and rest[-1] == 0:
-            rest.pop()
+        optional = [record[ORIENTATION], record[MODE]]
+        while optional and optional[-1] == 0:
+            optional.pop()
         kind = record[TYPE]
         name = _NAMES[kind] if kind < len(_NAMES) else str(kind)
-        lines.append(" ".join([name, _tiles(record[X]), _tiles(record[Y]), *map(str, rest)]))
+        lines.append(" ".join([name, _tiles(record[X]), _tiles(record[Y]), *map(str, optional)]))
     return "\n".join(lines) + "\n"
 
 
@@ -150,10 +150,10 @@ def _record(reader: _Reader) -> list[int]:
     if not 2 <= len(numbers) <= 4:
         raise reader.error("expected TYPE X Y, then an orientation and a mode if they are not 0")
     x, y = (_steps(reader, number) for number in numbers[:2])
-    rest = [_whole(number) for number in numbers[2:]]
-    if max(rest, default=0) > 255:
+    optional = [_whole(number) for number in numbers[2:]]
+    if max(optional, default=0) > 255:
         raise reader.error("orientation and mode are whole numbers below 256")
-    return [_TYPES[kind] if kind in _TYPES else int(kind), x, y, *rest, *[0] * (2 - len(rest))]
+    return [_TYPES[kind] if kind in _TYPES else int(kind), x, y, *optional, *[0] * (2 - len(optional))]
 
 
 def _whole(text: str) -> int:

@@ -121,8 +121,8 @@ def results_table(results: Mapping[str, Mapping], baseline: Mapping[str, Mapping
         loops = result["calibration"]
         rows.append([name, result["unit"], *figures, f"{loops['python']:.1f}", f"{loops['numba']:.0f}"])
         if baseline:
-            known = relative_speeds(result, baseline[name]) if name in baseline else {}
-            rows[-1].append(" to ".join(f"{ratio:.2f}" for ratio in sorted(known.values())))
+            speeds = relative_speeds(result, baseline[name]) if name in baseline else {}
+            rows[-1].append(" to ".join(f"{ratio:.2f}" for ratio in sorted(speeds.values())))
     return table([*header, "of baseline"] if baseline else header, rows, align="llrrrrrr" + "r" * bool(baseline))
 
 

@@ -78,12 +78,12 @@ def _git(*arguments: str) -> str:
 
 def differences(ours: Mapping[str, Mapping], theirs: Mapping[str, Mapping]) -> list[str]:
     """Describe every difference between two results, given as part ("machine", "settings", ...) -> name -> value."""
-    found = []
+    different = []
     for part in ours:
         here, there = ours[part], theirs.get(part, {})
         for name in dict.fromkeys((*here, *there)):
             if here.get(name) != there.get(name):
-                found.append(
+                different.append(
                     f"{part}: {name} is {here.get(name, 'not given')} here and {there.get(name, 'not given')} there"
                 )
-    return found
+    return different

@@ -77,13 +77,13 @@ class Foresight:
     @classmethod
     def named(cls, name: str) -> "Foresight":
         """Parse a ``name``; raise ValueError with a description of the syntax if it is invalid."""
-        found = _NAME.fullmatch(name)
-        if found is not None:
-            texts = {part: text for part, text in zip(_PARTS, found.groups(), strict=True) if text}
-            given: dict[str, Any] = {
+        match = _NAME.fullmatch(name)
+        if match is not None:
+            texts = {part: text for part, text in zip(_PARTS, match.groups(), strict=True) if text}
+            values: dict[str, Any] = {
                 part: float(text) if part == "noise" else int(text) for part, text in texts.items()
             }
-            foresight = cls(**given)
+            foresight = cls(**values)
             if foresight.name == name and name:
                 return foresight
         raise ValueError(f"give {NAME_SYNTAX}")

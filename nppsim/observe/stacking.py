@@ -60,9 +60,9 @@ class Stacking:
     @classmethod
     def named(cls, name: str) -> "Stacking":
         """Parse a ``name``; raise ValueError with a description of the syntax if it is invalid."""
-        found = _NAME.fullmatch(name)
-        if found is not None:
-            visual, state, repeat = found.groups()
+        match = _NAME.fullmatch(name)
+        if match is not None:
+            visual, state, repeat = match.groups()
             if all(count is None or 2 <= int(count) <= MOST_FRAMES for count in (visual, state)):
                 stacking = cls(int(visual or 1), int(state or 1), PADDINGS[bool(repeat)])
                 if stacking and stacking.name == name:
@@ -79,8 +79,8 @@ class Stacking:
 
     def shape(self, key: str) -> tuple[int, ...]:
         """Return the shape of one observation of a key."""
-        one = layout.SPECS[key].shape
-        return (self.frames(key), *one) if self.frames(key) > 1 else one
+        frame_shape = layout.SPECS[key].shape
+        return (self.frames(key), *frame_shape) if self.frames(key) > 1 else frame_shape
 
     def bytes(self, keys: Iterable[str]) -> int:
         """Return the bytes of one observation of these keys."""
@@ -120,8 +120,12 @@ class Stacks:
         self._repeat = stacking.padding == "repeat"
         self._frames = stacking.stacked(self.latest)
         self.obs, self.final_obs = (
-            given | {key: np.zeros((len(given[key]), *stacking.shape(key)), given[key].dtype) for key in self._frames}
-            for given in (self.latest, self.final)
+            observations
+            | {
+                key: np.zeros((len(observations[key]), *stacking.shape(key)), observations[key].dtype)
+                for key in self._frames
+            }
+            for observations in (self.latest, self.final)
         )
 
     def shift(self, envs: np.ndarray | slice) -> None:
@@ -150,13 +154,13 @@ class Stacks:
 
     def rows(self, i: int | slice | np.ndarray) -> list[np.ndarray]:
         """Copy the stacks of one or several environments: uint8[..., bytes of one stack] for each stacked key."""
-        found = []
+        parts = []
         for key in self._frames:
             stack = self.obs[key]
             part = np.ascontiguousarray(stack[i])
             several = part.shape[: part.ndim - stack.ndim + 1]  # () for one environment
-            found.append(part.reshape(*several, stack[0].size).view(np.uint8))
-        return found
+            parts.append(part.reshape(*several, stack[0].size).view(np.uint8))
+        return parts
 
     @property
     def row_bytes(self) -> int:

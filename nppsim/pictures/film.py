@@ -79,8 +79,8 @@ def _with_palette(first: np.ndarray) -> Callable[[np.ndarray], Any]:
     av, image = import_optional("av", "video"), import_optional("PIL.Image", "video")
     palette = image.fromarray(first).quantize(_COLOURS)
     colours = np.zeros((_COLOURS, 4), np.uint8)
-    found = np.array(palette.getpalette(), np.uint8).reshape(-1, 3)
-    colours[: len(found)] = np.insert(found, 0, 255, axis=1)  # alpha, red, green, blue
+    rgb = np.array(palette.getpalette(), np.uint8).reshape(-1, 3)
+    colours[: len(rgb)] = np.insert(rgb, 0, 255, axis=1)  # alpha, red, green, blue
 
     def encoded(picture: np.ndarray) -> Any:
         indices = image.fromarray(picture).quantize(palette=palette, dither=image.Dither.NONE)

@@ -164,10 +164,10 @@ class FilmPanel:
         self._keys = [self._key_caps(keys) for keys in range(8)]
         self._key_left = (width - self._keys[0].width) // 2
         room, left = self._key_left - round(24 * unit), round(14 * unit)
-        given = [(text, colour) for text, colour in ((title, PALETTE.text), (category, PALETTE.muted)) if text.strip()]
+        texts = [(text, colour) for text, colour in ((title, PALETTE.text), (category, PALETTE.muted)) if text.strip()]
         measure = pen_on(self._keys[0])
-        lines = [(line, c) for text, c in given for line in wrapped(measure, text, self._small, width - 2 * left)]
-        beside = len(lines) == len(given) and all(measure.textlength(text, self._small) <= room for text, _ in lines)
+        lines = [(line, c) for text, c in texts for line in wrapped(measure, text, self._small, width - 2 * left)]
+        beside = len(lines) == len(texts) and all(measure.textlength(text, self._small) <= room for text, _ in lines)
         line_height, above = 17 * unit, 0 if beside else 2 * math.ceil((len(lines) * 17 * unit + 6 * unit) / 2)
         self._height = self._strip + above
         self._middle = above + self._strip // 2

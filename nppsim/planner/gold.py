@@ -291,20 +291,20 @@ class _RunSearch:
     def _add(self) -> tuple[list[int], int | None]:
         """Insert gold: a piece with few failures and a short detour, and at random also the pieces near it."""
         before = order = self.lengths.with_switch(self.order)
-        rest = [goal for goal in self.gold if goal not in order]
-        if not rest:
+        missing = [goal for goal in self.gold if goal not in order]
+        if not missing:
             return self.order, None
-        added, positions = self.lengths.cheapest(order, rest)
-        ranked = sorted(range(len(rest)), key=lambda i: (self.failures[rest[i]], added[i]))
+        added, positions = self.lengths.cheapest(order, missing)
+        ranked = sorted(range(len(missing)), key=lambda i: (self.failures[missing[i]], added[i]))
         i = ranked[min(int(self.rng.geometric(0.5)) - 1, len(ranked) - 1)]
-        first = rest[i]
+        first = missing[i]
         near = NEAR * FRAMES_PER_GOLD / self.pace if self.rng.random() < 0.5 else 0.0
         while True:
-            order = [*order[: positions[i]], rest[i], *order[positions[i] :]]
-            rest = [goal for goal in rest if goal not in order]
-            if not rest:
+            order = [*order[: positions[i]], missing[i], *order[positions[i] :]]
+            missing = [goal for goal in missing if goal not in order]
+            if not missing:
                 break
-            added, positions = self.lengths.cheapest(order, rest)
+            added, positions = self.lengths.cheapest(order, missing)
             i = int(added.argmin())
             if added[i] >= near:
                 break

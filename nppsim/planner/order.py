@@ -60,9 +60,9 @@ class Lengths:
         while self.total(order) < length - _GAIN:
             length = self.total(order)
             for goal in goals:
-                rest = [other for other in order if other != goal]
-                position = int(self.cheapest(rest, [goal])[1][0])
-                order = min(order, [*rest[:position], goal, *rest[position:]], key=self.total)
+                others = [other for other in order if other != goal]
+                position = int(self.cheapest(others, [goal])[1][0])
+                order = min(order, [*others[:position], goal, *others[position:]], key=self.total)
             for i in range(len(order) - 1):
                 reversals = (order[:i] + order[i:j][::-1] + order[j:] for j in range(i + 2, len(order) + 1))
                 order = min(order, *reversals, key=self.total)

@@ -121,5 +121,5 @@ def par_frames(level: Level, budget: int = PlannerSettings.budget) -> int | None
 
     ``make_level_set`` accepts this function as its argument ``verify``.
     """
-    found = plan(level, budget=budget)
-    return None if found is None else found.frames
+    run = plan(level, budget=budget)
+    return None if run is None else run.frames

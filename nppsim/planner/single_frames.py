@@ -89,10 +89,10 @@ def improve(
             if not budget.left:
                 return
             chains = [Chain(level, inputs, objective, (seed, turn, i), share, budget.until) for i in range(CHAINS)]
-            with executor.map(Chain.run, chains) as ended:
-                found = list(ended)
-            budget.spend(sum(simulated for *_, simulated in found))
-            reached, run, _ = min(found, key=lambda one: one[0])
+            with executor.map(Chain.run, chains) as results:
+                chain_results = list(results)
+            budget.spend(sum(simulated for *_, simulated in chain_results))
+            reached, run, _ = min(chain_results, key=lambda result: result[0])
             if reached < best:
                 best, inputs = reached, run
                 yield inputs

@@ -158,12 +158,12 @@ def _deadly_from(bank: LevelBank, inputs: np.ndarray) -> int | None:
     _copy(sim.state, state)
     first = max(len(inputs) - SEARCHED_FRAMES, 0) // FRAME_SKIP * FRAME_SKIP
     play_on(state, bank.world, inputs[:first].copy())  # a read-only array would compile the kernel again
-    found = []
+    states = []
     for frame in range(first, len(inputs), FRAME_SKIP):
-        found.append(rows.copy())
+        states.append(rows.copy())
         play_on(state, bank.world, inputs[frame : frame + FRAME_SKIP].copy())
     deadly = None
-    for number, row in reversed(list(enumerate(found))):
+    for number, row in reversed(list(enumerate(states))):
         rows[:] = row
         _copy(state, sim.state)
         death = sim.observe()["foresight"][0, ..., _DEATH]

@@ -19,8 +19,8 @@ def level_notes(
     played: dict[str, list[int | None]] = {}  # fingerprint of a level -> frames of each run, None unless it wins
     if path is not None:
         with ReplaySet(path) as replays:
-            for one in map(replays.entry, range(len(replays))):
-                played.setdefault(one.level_fingerprint, []).append(one.frames if one.success else None)
+            for replay in map(replays.entry, range(len(replays))):
+                played.setdefault(replay.level_fingerprint, []).append(replay.frames if replay.success else None)
     notes, outcomes = [], []
     for level, entry in zip(levels, entries, strict=True):
         runs = played.get(level.fingerprint, [])

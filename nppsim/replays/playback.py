@@ -135,18 +135,18 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
     """
     files = []
     for path in map(Path, paths):
-        found = [path]
+        matches = [path]
         if path.is_dir():
             below = sorted(files_below(path, ReplayError, lambda file: is_named_like_replays(file) or file.is_file()))
-            found = list(filter(is_replay_file, below))
-            others = [file for file in below if file not in {*found} and file.name != INDEX]
-            if found:
+            matches = list(filter(is_replay_file, below))
+            others = [file for file in below if file not in {*matches} and file.name != INDEX]
+            if matches:
                 warn_of_skipped(path, {file.relative_to(path).as_posix(): "not a replay" for file in others})
-        if not found:
+        if not matches:
             raise ReplayError(
                 f"{path}: no *.replay or *.h5 files in it or its sub-folders, and no attract files; check the path"
             )
-        files += found
+        files += matches
     return files
 
 
@@ -155,8 +155,8 @@ def entries_of(file: Path) -> list[tuple[str, ReplayEntry]]:
     if is_replay_set(file):
         with ReplaySet(file) as replays:
             return [(f"{file}#{i}", replays.entry(i)) for i in range(len(replays))]
-    one = Replay.load(file)
-    return [(str(file), ReplayEntry(file.stem, "", one.frames, one.level.fingerprint, one.success, None, {}))]
+    replay = Replay.load(file)
+    return [(str(file), ReplayEntry(file.stem, "", replay.frames, replay.level.fingerprint, replay.success, None, {}))]
 
 
 def read_file(file: Path) -> Iterator[Replay]:
@@ -202,14 +202,14 @@ def lines(playbacks: Iterable[PlaybackResult]) -> Iterator[str]:
     endings: Counter[str] = Counter()
     valid = 0
     yield f"{'valid':<5} {'ending':<13} {'frame':>6} {'inputs':>6} {'gold':>5} {'time, s':>8} {'score':>8}  file"
-    for one in playbacks:
-        endings[one.ending] += 1
-        valid += one.valid
-        result = "-" if one.score is None else f"{one.score:.3f}"
-        begin = f"{'yes' if one.valid else 'no':<5} {one.ending:<13} {one.frame:>6} {one.inputs:>6} {one.gold:>5}"
-        yield f"{begin} {one.time:>8.3f} {result:>8}  {escaped(one.file)}"
-        yield from (f"{'':<58}{' '.join(warning.split())}" for warning in one.warnings)
-        for name, agreed in one.rules.items():
+    for run in playbacks:
+        endings[run.ending] += 1
+        valid += run.valid
+        result = "-" if run.score is None else f"{run.score:.3f}"
+        begin = f"{'yes' if run.valid else 'no':<5} {run.ending:<13} {run.frame:>6} {run.inputs:>6} {run.gold:>5}"
+        yield f"{begin} {run.time:>8.3f} {result:>8}  {escaped(run.file)}"
+        yield from (f"{'':<58}{' '.join(warning.split())}" for warning in run.warnings)
+        for name, agreed in run.rules.items():
             yield f"{'':<58}rule {name}: {'agrees' if agreed else 'does not agree'}"
     counts = ", ".join(f"{count} {ending}" for ending, count in endings.most_common())
     yield f"{endings.total()} replay{'s'[: endings.total() != 1]}, {valid} valid: {counts}"

@@ -90,12 +90,12 @@ class ReplayWriter:
         if not self._pending:
             return
         copy = io.BytesIO()  # if HDF5 writes the file itself, a full disk crashes the process
-        known = self.path.exists()
-        if known:
+        exists = self.path.exists()
+        if exists:
             ReplaySet(self.path).close()  # raises ReplayError if the file is damaged
             copy.write(self.path.read_bytes())
-        with h5py.File(copy, "r+" if known else "w", libver=_LIBRARY) as file:
-            if not known:
+        with h5py.File(copy, "r+" if exists else "w", libver=_LIBRARY) as file:
+            if not exists:
                 _create(file)
             self._append_to(file)
         data = copy.getvalue()
@@ -157,9 +157,9 @@ class ReplaySet(Sequence[Replay]):
             raise self._damaged("the tables", error) from error
 
     def _open(self) -> None:
-        found = f"{FORMAT}, {_version(self._file)}" if "replays" in self._file else "another"
-        if found != f"{FORMAT}, {VERSION}":
-            raise ReplayError(f"{self.path}: format {found}, expected {FORMAT}, {VERSION}; is this a file of replays?")
+        stored = f"{FORMAT}, {_version(self._file)}" if "replays" in self._file else "another"
+        if stored != f"{FORMAT}, {VERSION}":
+            raise ReplayError(f"{self.path}: format {stored}, expected {FORMAT}, {VERSION}; is this a file of replays?")
         for table, columns in _TABLES.items():
             for name, dtype in columns.items():
                 column = self._file[table][name]

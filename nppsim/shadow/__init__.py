@@ -237,8 +237,8 @@ class Shadow:
     def _check_paths(self, i: int, reference: ReferenceLevel, now: ReferenceState) -> np.ndarray:
         """Compare the path fields; return ``next_step`` uint8[2, 4539], or an empty array if it is unused or wrong."""
         simulator, config, level = self._simulator, self._simulator.reward_config, now.ninja["level"]
-        ended = now.ninja["state"] in (CELEBRATING, DEAD)
-        shaped = config.shaping and config.potential == PATH_SHAPING and not ended
+        over = now.ninja["state"] in (CELEBRATING, DEAD)
+        shaped = config.shaping and config.potential == PATH_SHAPING and not over
         if not shaped and not {"reachability_features", "foresight"} & {*simulator.keys}:
             return _NO_STEPS
         if reference.door_state(now) == reference.at_start:

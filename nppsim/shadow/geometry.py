@@ -93,18 +93,18 @@ def surfaces(level: Level) -> list[tuple[tuple[int, int, int, int], partial[np.n
     Surfaces of two tiles at the same edge cancel each other, and the rim of the stage has none.
     """
     lines: Counter[tuple[int, int, int, int]] = Counter()
-    found = []
+    shapes = []
     for (column, row), tile in np.ndenumerate(stage(level)):
         left, top = TILE * column, TILE * row
         lines.update((left + x1, top + y1, left + x2, top + y2) for x1, y1, x2, y2 in _edge_lines(tile))
         if tile in ARCS:
             x, y, hor, ver, _ = ARCS[tile]
-            found.append(((left, top, left + TILE, top + TILE), partial(_from_arc, left + x, top + y, hor, ver)))
+            shapes.append(((left, top, left + TILE, top + TILE), partial(_from_arc, left + x, top + y, hor, ver)))
     for (x1, y1, x2, y2), count in lines.items():
         at_rim = x1 == x2 in (0, TILE * CELLS_X) or y1 == y2 in (0, TILE * CELLS_Y)
         if count == 1 and not at_rim:
-            found.append(((x1, min(y1, y2), x2, max(y1, y2)), partial(_from_line, x1, y1, x2, y2)))
-    return found
+            shapes.append(((x1, min(y1, y2), x2, max(y1, y2)), partial(_from_line, x1, y1, x2, y2)))
+    return shapes
 
 
 def raster(level: Level, points: int) -> np.ndarray:
@@ -165,10 +165,10 @@ def entities(level: Level, completions: bool = True) -> list[ReferenceEntity]:
     reference simulator leaves out (``kinds.COMPLETIONS``).
     """
     records = [tuple(int(v) for v in r) for r in level.records]
-    found: list[ReferenceEntity] = []
+    created: list[ReferenceEntity] = []
 
     def add(kind: int, x: int, y: int, **more: Any) -> None:
-        found.append(ReferenceEntity(kind, float(POSITION_UNIT * x), float(POSITION_UNIT * y), len(found), **more))
+        created.append(ReferenceEntity(kind, float(POSITION_UNIT * x), float(POSITION_UNIT * y), len(created), **more))
 
     def add_switched(kind: int, switch: int, **more: Any) -> None:
         x, y = records[switch][1:3] if switch < len(records) else (0, 0)
@@ -192,7 +192,7 @@ def entities(level: Level, completions: bool = True) -> list[ReferenceEntity]:
                 add(kind, x, y, **more)
             else:
                 add_switched(kind, i + 1, **more)
-    ordered = sorted(found, key=lambda e: kinds.EXIT if e.kind == kinds.EXIT_SWITCH else e.kind)
+    ordered = sorted(created, key=lambda e: kinds.EXIT if e.kind == kinds.EXIT_SWITCH else e.kind)
     for i, e in enumerate(ordered):
         e.index = i
         if e.kind == kinds.EXIT:

@@ -278,9 +278,9 @@ class Field:
         """
         for ring in (0, 1):
             around = _around(x, y, ring)
-            found = [(int(self.distance[p]) * UNIT + _gap(p, x, y), p) for p in around if self.distance[p] >= 0]
-            if found:
-                return min(found)
+            candidates = [(int(self.distance[p]) * UNIT + _gap(p, x, y), p) for p in around if self.distance[p] >= 0]
+            if candidates:
+                return min(candidates)
             if any(self.lattice.price[p] for p in around):
                 break
         return math.inf, None

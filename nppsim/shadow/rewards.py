@@ -121,7 +121,7 @@ class EpisodeRewards:
         if c.proximity and self.taken not in self.given and self._straight(now) < PROXIMITY_REACH:
             near = True
             self.given.add(self.taken)
-        known = len(self.visited)
+        visited_before = len(self.visited)
         for frame in frames if c.exploration else ():
             self.visited.update(self._blocks(frame))
         elapsed, self.frame = now.ninja["frame"] - self.frame, now.ninja["frame"]
@@ -133,7 +133,7 @@ class EpisodeRewards:
             shaping=self.gamma * self.potential - before,
             closest=c.closest * gained,
             proximity=c.proximity if near else 0.0,
-            exploration=c.exploration * (len(self.visited) - known),
+            exploration=c.exploration * (len(self.visited) - visited_before),
         )
         self.terms = [term + value for term, value in zip(self.terms, values, strict=True)]
         self.decisions += 1

@@ -165,15 +165,15 @@ def _hazard(e: ReferenceEntity, now: ReferenceState) -> tuple[float, float, floa
 
 def hazards(reference: ReferenceLevel, now: ReferenceState, next_step: np.ndarray) -> np.ndarray:
     """Return float32[8, 5]: offset, velocity and radius of the nearest hazards.  Ties: first mines by cell, then movers."""
-    found = []
+    candidates = []
     for e in reference.listed:
         if hazard := _hazard(e, now):
             dx, dy, radius = hazard
             order = (0, clamped_cell(*position(e, now)), e.order) if e.kind in kinds.MINES else (1, (), e.index)
-            found.append((dx * dx + dy * dy, order, (dx, dy, *velocity(e, now), radius)))
+            candidates.append((dx * dx + dy * dy, order, (dx, dy, *velocity(e, now), radius)))
     out = np.zeros(layout.SPECS["hazards"].shape, np.float32)
     out[:, 1] = 2 * WINDOW_REACH  # no hazard
-    for i, (_, _, values) in enumerate(sorted(found)[: layout.NUM_HAZARDS]):
+    for i, (_, _, values) in enumerate(sorted(candidates)[: layout.NUM_HAZARDS]):
         out[i] = values
     return out
 

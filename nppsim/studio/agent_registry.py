@@ -169,9 +169,9 @@ class AgentRegistry:
         with self._lock:
             if key not in self._loaded:
                 agent = self._require_plugin().load_agent(path)
-                for old in [one for one in self._loaded if one[0] == path]:
+                for old in [loaded for loaded in self._loaded if loaded[0] == path]:
                     del self._loaded[old]
-                others = [one for one in self._loaded if one[0] not in self._given]
+                others = [loaded for loaded in self._loaded if loaded[0] not in self._given]
                 for old in others[: max(len(others) + 1 - _MAX_LOADED, 0)]:
                     del self._loaded[old]
                 self._loaded[key] = agent

@@ -158,10 +158,10 @@ def find_plugin() -> Plugin | None:
 
     Raises AgentError if several plug-ins are installed, MissingPackageError if a dependency of the plug-in is missing.
     """
-    found = {entry.value: entry for entry in entry_points(group=GROUP)}
-    if len(found) > 1:
-        raise AgentError(f"{len(found)} plug-ins play agents ({', '.join(found)}); uninstall all but one")
-    return next((entry.load()() for entry in found.values()), None)
+    plugins = {entry.value: entry for entry in entry_points(group=GROUP)}
+    if len(plugins) > 1:
+        raise AgentError(f"{len(plugins)} plug-ins play agents ({', '.join(plugins)}); uninstall all but one")
+    return next((entry.load()() for entry in plugins.values()), None)
 
 
 def layout_document(keys: Sequence[str]) -> dict[str, Any]:

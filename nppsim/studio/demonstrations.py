@@ -52,22 +52,22 @@ class Demonstrations:
 
     def summary(self) -> Document:
         """Count the demonstrations and their levels and categories, and list what a data set still lacks."""
-        found, problems = self._found()
-        categories = Counter(category for category, _ in found)
+        recordings, problems = self._found()
+        categories = Counter(category for category, _ in recordings)
         return {
             "folder": str(self.folder),
-            "recordings": len(found),
-            "levels": len({level for _, level in found}),
+            "recordings": len(recordings),
+            "levels": len({level for _, level in recordings}),
             "categories": dict(sorted(categories.items())),
             "wanted": RECOMMENDED_COUNT,
-            "missing": max(0, RECOMMENDED_COUNT - len(found)),
+            "missing": max(0, RECOMMENDED_COUNT - len(recordings)),
             "problems": problems,
             "missing_categories": [name for name in self._categories if _folder_name(name) not in categories],
         }
 
     def _found(self) -> tuple[list[tuple[str, str]], list[str]]:
         """Return (category, level fingerprint) of each replay in the folder, and messages on unreadable files."""
-        found, problems, files = [], [], []
+        recordings, problems, files = [], [], []
         try:
             if self.folder.exists():
                 files = sorted(files_below(self.folder, ReplayError, is_named_like_replays))
@@ -76,10 +76,10 @@ class Demonstrations:
         for file in files:
             category = file.parent.name if file.parent != self.folder else UNCATEGORISED
             try:
-                found += [(one.category or category, one.level_fingerprint) for _, one in entries_of(file)]
+                recordings += [(entry.category or category, entry.level_fingerprint) for _, entry in entries_of(file)]
             except ReplayError as error:
                 problems.append(str(error))
-        return found, problems
+        return recordings, problems
 
 
 def check_demonstration(inputs: np.ndarray, level: Level) -> tuple[np.ndarray, bool, float]:

@@ -73,8 +73,8 @@ def _endings(
     agent: StudioAgent, levels: Sequence[Level], episodes: int, settings: Document
 ) -> Generator[Document, None, None]:
     with closing(agent.evaluate(levels, episodes, **settings)) as endings:
-        for one in endings:
-            yield {"ending": [one.level, one.outcome, one.frames, one.x, one.y, one.share]}
+        for ending in endings:
+            yield {"ending": [ending.level, ending.outcome, ending.frames, ending.x, ending.y, ending.share]}
 
 
 def decision_document(decision: Decision, frame: int) -> Document:

@@ -67,13 +67,13 @@ def _exported(root: Path) -> set[str] | None:
     """Return the names of the files of an earlier export to a folder; None if the folder has no export."""
     try:
         with open(root / WORKER, encoding="utf-8") as file:
-            found = _FILES_LINE.fullmatch(file.readline().rstrip("\n"))
+            match = _FILES_LINE.fullmatch(file.readline().rstrip("\n"))
     except (OSError, UnicodeDecodeError):
         return None
-    if found is None:
+    if match is None:
         return None
     return {
-        name for name in json.loads(found[1]) if name.startswith(("studio/", "wasm/", "data/")) and ".." not in name
+        name for name in json.loads(match[1]) if name.startswith(("studio/", "wasm/", "data/")) and ".." not in name
     }
 
 

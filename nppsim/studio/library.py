@@ -101,7 +101,7 @@ class Library:
         """Return {"levels": ``card`` of each level, opened levels last, "problems": messages on unreadable files}."""
         with self._lock:
             contents = self._contents
-            opened = [one.card() for id, one in self._opened.items() if one.listed and id not in contents.places]
+            opened = [entry.card() for id, entry in self._opened.items() if entry.listed and id not in contents.places]
             return {"levels": contents.cards + opened, "problems": contents.problems}
 
     @cached_property
@@ -121,10 +121,10 @@ class Library:
                     contents.problems.append(str(error))
                     continue
                 fingerprint = shown.level.fingerprint
-                known = names.setdefault(fingerprint, [])
-                name = f"{shown.name} ({_file_name(levels, i)})" if shown.name in known else shown.name
-                known.append(name)
-                id = fingerprint if len(known) == 1 else f"{fingerprint}~{len(known)}"
+                same_level = names.setdefault(fingerprint, [])
+                name = f"{shown.name} ({_file_name(levels, i)})" if shown.name in same_level else shown.name
+                same_level.append(name)
+                id = fingerprint if len(same_level) == 1 else f"{fingerprint}~{len(same_level)}"
                 contents.places[id] = levels, i, name
                 contents.cards.append(shown.card() | {"id": id, "name": name})
         return contents
@@ -151,7 +151,7 @@ class Library:
         """
         with self._lock:
             shown = self.level(id)
-            opened = (id for id, one in self._opened.items() if one.listed)
+            opened = (id for id, entry in self._opened.items() if entry.listed)
             order = list(dict.fromkeys([*self._contents.places, *opened, id]))
             following = order[order.index(id) + 1 :]
         return about_level(shown.level, shown.name, shown.category, shown.par) | {
@@ -170,8 +170,8 @@ class Library:
         """
         id = level.fingerprint
         with self._lock:
-            known = id in self._contents.places or (id in self._opened and self._opened[id].listed >= listed)
-            if not known:
+            exists = id in self._contents.places or (id in self._opened and self._opened[id].listed >= listed)
+            if not exists:
                 self._opened[id] = ShownLevel(level, level.title.strip() or name or "untitled", listed=listed)
                 while len(self._opened) > MAX_OPENED:
                     self._opened.popitem(last=False)
@@ -191,36 +191,36 @@ class Library:
     def replays(self) -> Document:
         """Return {"replays": list of {"number", "label", "level", "frames", "success"}, "problems": read errors}."""
         with self._lock:
-            found, problems = self._replays
-        known = [
+            replays, problems = self._replays
+        entries = [
             {"number": number, "label": label, "level": level, "frames": frames, "success": success}
-            for number, (_, label, level, frames, success) in enumerate(found)
+            for number, (_, label, level, frames, success) in enumerate(replays)
         ]
-        return {"replays": known, "problems": problems}
+        return {"replays": entries, "problems": problems}
 
     @cached_property
     def _replays(self) -> tuple[list[tuple[str, str, str, int, bool | None]], list[str]]:
         """Return (address, label, level fingerprint, frames, success) of each replay, and messages on unreadable files."""
-        found: list[tuple[str, str, str, int, bool | None]] = []
+        replays: list[tuple[str, str, str, int, bool | None]] = []
         problems = []
         for file in self._replay_files:
             try:
-                for place, one in entries_of(file):
-                    label = _without_ending(one.name) or f"{file.stem} {place.rpartition('#')[2]}"
-                    found.append((place, label, one.level_fingerprint, one.frames, one.success))
+                for place, entry in entries_of(file):
+                    label = _without_ending(entry.name) or f"{file.stem} {place.rpartition('#')[2]}"
+                    replays.append((place, label, entry.level_fingerprint, entry.frames, entry.success))
             except ReplayError as error:
                 problems.append(str(error))
-            if len(found) > MAX_REPLAYS:
+            if len(replays) > MAX_REPLAYS:
                 raise StudioError(f"more than {MAX_REPLAYS:,} replays; start the studio with fewer")
-        return found, problems
+        return replays, problems
 
     def replay(self, number: int) -> tuple[Replay, str]:
         """Return a replay by its number, and its label; add its level to the library."""
         with self._lock:
-            found, _ = self._replays
-        if not 0 <= number < len(found):
+            replays, _ = self._replays
+        if not 0 <= number < len(replays):
             raise StudioError("there is no such replay here", _NOT_FOUND)
-        place, label, *_ = found[number]
+        place, label, *_ = replays[number]
         replay = Replay.load(place)
         self.add(replay.level, label, listed=False)
         return replay, label

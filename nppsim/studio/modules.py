@@ -15,18 +15,18 @@ def with_imports(*names: str) -> list[str]:
 
     names: paths relative to the package, which are those in the addresses of the studio.
     """
-    found: dict[str, None] = {}
+    imported: dict[str, None] = {}
 
     def add(name: str) -> None:
         for other in _IMPORTED.findall((PACKAGE / name).read_text(encoding="utf-8")):
             path = posixpath.normpath(posixpath.join(posixpath.dirname(name), other))
-            if path not in found:
+            if path not in imported:
                 add(path)
-        found[name] = None
+        imported[name] = None
 
     for name in names:
         add(name)
-    return list(found)
+    return list(imported)
 
 
 def index_page(suffix: str = "") -> str:

@@ -79,8 +79,8 @@ def runs_of_replays(places: Sequence[str]) -> list[LevelRuns]:
 
 def page(levels: Sequence[LevelRuns], title: str = "") -> str:
     """Return the HTML of a page with one player per level.  Raises StudioError if it would exceed MAX_PAGE bytes."""
-    players = "\n".join(_section(one, i if len(levels) > 1 else None) for i, one in enumerate(levels, 1))
-    several = f"{sum(len(one.runs) for one in levels)} runs of {len(levels)} levels" if len(levels) > 1 else ""
+    players = "\n".join(_section(level, i if len(levels) > 1 else None) for i, level in enumerate(levels, 1))
+    several = f"{sum(len(level.runs) for level in levels)} runs of {len(levels)} levels" if len(levels) > 1 else ""
     title = title or several or levels[0].level.title.strip() or levels[0].runs[0][0]
     text = _PAGE.format(
         policy=_POLICY.format(digest=_digest(script())),
@@ -148,7 +148,7 @@ def _as_function(module: str) -> str:
     """Return a module of the page as a function that returns its exports."""
     text = (PACKAGE / module).read_text(encoding="utf-8")
     exported = ", ".join(match[1] for match in _EXPORT.finditer(text))
-    body = _EXPORT.sub("", _IMPORT.sub(lambda found: f"const {{{found[1]}}} = ${found[2]};", text))
+    body = _EXPORT.sub("", _IMPORT.sub(lambda export: f"const {{{export[1]}}} = ${export[2]};", text))
     return f"const ${Path(module).stem} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
 
 

@@ -73,15 +73,15 @@ class Access:
         if len(origins) > 1 or (origins and origins[0].decode("latin-1") != own):
             return _FORBIDDEN, f"the request does not come from a page of {own}"
         if path.startswith(GUARDED):
-            given = headers.get(TOKEN_HEADER, [b""])[0]
-            if not hmac.compare_digest(given, self.token.encode()):
+            token = headers.get(TOKEN_HEADER, [b""])[0]
+            if not hmac.compare_digest(token, self.token.encode()):
                 return _NO_TOKEN, "the token is missing or from an earlier start; use the address printed last"
         return 0, ""
 
     def _is_ours(self, host: str) -> bool:
         """Return True if a Host header is a valid name of this machine, with any port (tunnels use other ports)."""
-        found = _HOST.fullmatch(host)
-        name = (found["name"] or found["address"]).lower() if found else ""
+        match = _HOST.fullmatch(host)
+        name = (match["name"] or match["address"]).lower() if match else ""
         return name in self.names or (not is_local(self.host) and _is_address(name))
 
 

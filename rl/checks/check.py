@@ -150,23 +150,31 @@ def results_table(results: Iterable[Result]) -> str:
     """Format a table with one row per check, followed by the remedies."""
     results = list(results)
     rows = [
-        (MARKS[one.status], one.group, one.check.replace("_", " "), one.message, f"{one.seconds:.1f}")
-        for one in results
+        (MARKS[result.status], result.group, result.check.replace("_", " "), result.message, f"{result.seconds:.1f}")
+        for result in results
     ]
     lines = [table(("", "group", "check", "result", "s"), rows, "llllr"), "", summary(results)]
-    return "\n".join(lines + [f"{MARKS[one.status]} {one.check}: {one.remedy}" for one in results if one.remedy])
+    return "\n".join(
+        lines + [f"{MARKS[result.status]} {result.check}: {result.remedy}" for result in results if result.remedy]
+    )
 
 
 def report_rows(results: Iterable[Result]) -> dict[str, Any] | None:
     """Return the results for the HTML report, or None if there are none."""
-    rows = [{"check": one.check, "": MARKS[one.status], "result": one.message, "to do": one.remedy} for one in results]
+    rows = [
+        {"check": result.check, "": MARKS[result.status], "result": result.message, "to do": result.remedy}
+        for result in results
+    ]
     return {"summary": summary(results), "results": rows} if rows else None
 
 
 def to_dict(results: Iterable[Result]) -> dict[str, Any]:
     """Return plain values for doctor.json and ``--json``."""
     results = list(results)
-    return {"passed": all(one.status != FAILED for one in results), "results": [asdict(one) for one in results]}
+    return {
+        "passed": all(result.status != FAILED for result in results),
+        "results": [asdict(result) for result in results],
+    }
 
 
 def read_results(path: Path) -> list[Result]:
@@ -177,7 +185,7 @@ def read_results(path: Path) -> list[Result]:
     data = read_json(path, DoctorError, remedy)
     try:
         results: list[Result] = from_plain(list[Result], data["results"] if isinstance(data, dict) else None)
-        if invalid := [one for one in results if one.status not in MARKS or one.event not in EVENTS]:
+        if invalid := [result for result in results if result.status not in MARKS or result.event not in EVENTS]:
             raise PlainError(f"status {invalid[0].status!r}, event {invalid[0].event!r}")
     except (KeyError, PlainError) as error:
         raise DoctorError(f"{path}: invalid results of checks ({error}); {remedy}") from error

@@ -69,7 +69,7 @@ def checklist(folder: Path) -> list[ChecklistItem]:
 
 def checklist_table(items: list[ChecklistItem]) -> str:
     """Format the items as a table."""
-    return table(("criterion", "", "measured"), [(one.criterion, one.mark, one.figure) for one in items], "lll")
+    return table(("criterion", "", "measured"), [(item.criterion, item.mark, item.figure) for item in items], "lll")
 
 
 def _dev_success(folder: Path) -> Outcome:
@@ -82,7 +82,9 @@ def _dev_success(folder: Path) -> Outcome:
         return None, "no evaluations of the BC policy and of a later policy"
     first, latest = history.success[0], history.success[1 + (len(history.decisions) - 1) // 2 :]
     change = mean_over_levels(latest.mean(axis=0) - first, history.episodes)
-    before, after = (100 * float(np.average(one, weights=history.episodes)) for one in (first, latest.mean(axis=0)))
+    before, after = (
+        100 * float(np.average(success, weights=history.episodes)) for success in (first, latest.mean(axis=0))
+    )
     over = f"mean of the last {len(latest)} evaluations" if len(latest) > 1 else "last evaluation"
     figure = f"{before:.1f} % → {after:.1f} % ({over})"
     if change.low is None or change.high is None:  # the change is the same on all levels
@@ -142,8 +144,8 @@ def _trend(tag: str, direction: int, curves: Curves) -> Outcome:
     if len(values) < MIN_UPDATES:
         return None, f"{len(values)} updates of the actor are too few for a trend"
     quarters = values[: len(values) // 4], values[-(len(values) // 4) :]
-    first, last = (float(one.mean()) for one in quarters)
-    noise = NOISE_STDS * float(np.sqrt(np.mean([one.var() for one in quarters])))
+    first, last = (float(quarter.mean()) for quarter in quarters)
+    noise = NOISE_STDS * float(np.sqrt(np.mean([quarter.var() for quarter in quarters])))
     figure = f"{first:+.3g} → {last:+.3g} (first and last quarter of {len(values)} updates of the actor; "
     figure += f"noise ±{noise:.2g})"
     return (None if abs(last - first) <= noise else direction * (last - first) > 0), figure

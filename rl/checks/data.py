@@ -46,12 +46,15 @@ def _counts_text(counts: Counter[str]) -> str:
 def exits_can_be_reached(bank: LevelBank, suites: Mapping[str, EvaluationSuite]) -> str:
     """Check that in every level a path leads from the start to an exit switch and on to its exit."""
     banks = {"training": bank, **{name: suite.bank for name, suite in suites.items()}}
-    lost = {name: [one.levels[i].name for i in np.flatnonzero(~one.reachable)] for name, one in banks.items()}
+    lost = {
+        name: [level_bank.levels[i].name for i in np.flatnonzero(~level_bank.reachable)]
+        for name, level_bank in banks.items()
+    }
     require(not lost["training"], f"no path in training levels {', '.join(lost['training'][:3])}", "remove these")
     if any(lost.values()):
         texts = [f"no path in {len(names)} {name} levels, e.g. {names[0]}" for name, names in lost.items() if names]
         raise CheckWarned("; ".join(texts), "remove these, as no policy can win them")
-    return ", ".join(f"{len(one)} {name} levels" for name, one in banks.items())
+    return ", ".join(f"{len(level_bank)} {name} levels" for name, level_bank in banks.items())
 
 
 @check(BEFORE)
@@ -110,11 +113,11 @@ def planned_runs_earn_every_reward(config: ExperimentConfig, env: BatchVecEnv) -
     shortest = np.argsort(np.where(bank.reachable, bank.path_length, np.inf), kind="stable")[:PLANNED]
     levels = [bank.levels[i] for i in shortest.tolist()]
     runs = [(level, plan(level, env.sim.frame_skip, budget=PLANNER_BUDGET)) for level in levels]
-    found = {level: run.actions for level, run in runs if run is not None}
-    if not found:
+    planned = {level: run.actions for level, run in runs if run is not None}
+    if not planned:
         raise CheckSkipped(f"the planner finds no run on the {len(levels)} shortest levels")
-    chosen = LevelBank(list(found), known=dict(zip(bank.levels, bank.compiled, strict=True)))
-    return f"{_require_rewards(env.sim, chosen, list(found.values()))}; {len(found)} of {len(levels)} levels"
+    chosen = LevelBank(list(planned), known=dict(zip(bank.levels, bank.compiled, strict=True)))
+    return f"{_require_rewards(env.sim, chosen, list(planned.values()))}; {len(planned)} of {len(levels)} levels"
 
 
 @check(IMITATION)
@@ -163,10 +166,10 @@ def _discounted_returns(sim: BatchSimulator, actions: Sequence[np.ndarray]) -> t
     sim.reset(np.arange(count))
     returns, running, terms = np.zeros(count), np.ones(count, bool), np.zeros(rewards.NUM_TERMS, np.int64)
     for t in range(max(map(len, actions))):
-        playing = running & np.array([t < len(some) for some in actions])
+        playing = running & np.array([t < len(episode) for episode in actions])
         if not playing.any():
             break
-        sim.step(np.array([some[t] if t < len(some) else 0 for some in actions]))
+        sim.step(np.array([episode[t] if t < len(episode) else 0 for episode in actions]))
         returns[playing] += sim.gamma**t * sim.rewards[playing]
         ended = [i for i in sim.finished if playing[i]]
         terms += (sim.episode["terms"][ended] != 0).sum(axis=0)

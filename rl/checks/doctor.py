@@ -62,9 +62,9 @@ class Doctor:
     ):
         self.log, self.path, self.trial = log, path, trial
         self.only = None if only is None else frozenset(only)
-        known = [*GROUPS, *(one.name for one in CHECKS)]
-        for name in sorted((self.only or frozenset()) - set(known)):
-            near = did_you_mean(name, known)
+        names = [*GROUPS, *(check.name for check in CHECKS)]
+        for name in sorted((self.only or frozenset()) - set(names)):
+            near = did_you_mean(name, names)
             raise DoctorError(f"there is no check {name!r}{near or '; scripts/doctor.py prints the names of all'}")
         self.results: list[Result] = []
         self._earlier = read_results(path) if path else []  # results before the run was resumed
@@ -83,9 +83,9 @@ class Doctor:
         """Make the checks of an event; torch's random generator is left unchanged.  objects: for these checks only."""
         with torch.random.fork_rng(devices=[]):
             new = [
-                one.run(event, self._objects | objects, self._absent)
-                for one in CHECKS
-                if event in one.events and (self.only is None or self.only & {one.name, one.group})
+                check.run(event, self._objects | objects, self._absent)
+                for check in CHECKS
+                if event in check.events and (self.only is None or self.only & {check.name, check.group})
             ]
         self.results += new
         if self.path:
@@ -99,7 +99,7 @@ class Doctor:
 
     def record_failure(self, event: str, name: str, error: Exception) -> None:
         """Record that a step of the run failed, and skip all later checks of objects that do not exist yet."""
-        names = {name for one in CHECKS for name in one.objects}
+        names = {name for check in CHECKS for name in check.objects}
         self.skip(**dict.fromkeys(names - self._absent.keys(), f"{name} failed before"))
         message, remedy = crash_report(error)
         self.results.append(Result(name, "run", event, FAILED, redact(message), remedy))

@@ -166,11 +166,11 @@ def a_saved_policy_is_loaded_unchanged(policy: NppPolicy, sample: Observed, conf
     with tempfile.TemporaryDirectory(prefix="doctor_") as folder:
         path = checkpoint.save(Path(folder) / "policy.safetensors", policy, frame_skip=config.frame_skip)
         loaded, stored = checkpoint.load_policy(path)
-    found = f"frame skip {stored['frame_skip']}, {loaded.precision} after loading"
+    measured = f"frame skip {stored['frame_skip']}, {loaded.precision} after loading"
     same = stored["frame_skip"] == config.frame_skip and loaded.precision == policy.precision
-    require(same, found, "look for code of yours that changes checkpoints")
+    require(same, measured, "look for code of yours that changes checkpoints")
     with torch.no_grad():
-        outputs = [one.logits_and_values(sample) for one in (policy, loaded.to(policy.device))]
+        outputs = [network.logits_and_values(sample) for network in (policy, loaded.to(policy.device))]
     gap = max(float((a - b).abs().max()) for a, b in zip(*outputs, strict=True))
     require(gap == 0, f"outputs differ by {gap:.3g} after loading", "register all state of your layers as buffers")
     return f"{len(policy.state_dict())} tensors, {len(next(iter(sample.values())))} decisions"

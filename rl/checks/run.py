@@ -23,7 +23,7 @@ def scalars_are_complete(folder: Path) -> str:
     broken = [tag for tag, line in scalars.items() if not np.isfinite(line.values).all() and tag not in MAY_BE_NAN]
     require(not broken, f"not finite: {', '.join(broken[:6])}", "the run has diverged: lower --initial-lr")
     values = {tag: scalars[tag].values[scalars[tag].values != 0] for tag in CHANGING if tag in scalars}
-    constant = [tag for tag, some in values.items() if len(some) > 2 and np.ptp(some) == 0]
+    constant = [tag for tag, series in values.items() if len(series) > 2 and np.ptp(series) == 0]
     require(
         not constant, f"constant: {', '.join(constant)}", "nothing is learned: look at --initial-lr and the rewards"
     )

@@ -93,7 +93,7 @@ ACTIONS = {
 
 def options(*settings: Setting) -> frozenset[str]:
     """Return all spellings of the flags of these settings, including aliases and ``--no-`` forms."""
-    names = [name for one in settings for name in (one.flag, *one.aliases) if name]
+    names = [name for setting in settings for name in (setting.flag, *setting.aliases) if name]
     return frozenset(f"--{no}{name}" for name in names for no in ("", "no-"))
 
 
@@ -127,11 +127,11 @@ def configured(given: Settings, trust_plugins: bool = False) -> ExperimentConfig
 
     trust_plugins: also load plugins that files and a run to resume name.
     """
-    if one := given.get(("", "plugins")):
-        if one.source.startswith(FILE_SOURCE):
-            load_plugins(one.value, one.location, trust_plugins)
+    if plugin := given.get(("", "plugins")):
+        if plugin.source.startswith(FILE_SOURCE):
+            load_plugins(plugin.value, plugin.location, trust_plugins)
         else:
-            plugins.load(one.value)
+            plugins.load(plugin.value)
     single = given.get(("", "single_level"))
     datasets = " and ".join(given["", name].location for name in _DATASETS if ("", name) in given)
     if single and single.value is not None:
@@ -145,16 +145,16 @@ def configured(given: Settings, trust_plugins: bool = False) -> ExperimentConfig
 def _given(arguments: Namespace) -> Settings:
     """Collect settings from recipe, files and flags; later sources override earlier ones."""
     plugins.load(getattr(arguments, "plugin", ()))
-    found = recipe_settings(arguments.recipe) if hasattr(arguments, "recipe") else {}
+    settings = recipe_settings(arguments.recipe) if hasattr(arguments, "recipe") else {}
     for path in getattr(arguments, "config", ()):
-        found |= read_settings(path, arguments.trust_plugins)
-    found |= text_settings(arguments.set_by_name, "--set", COMMAND_LINE)
+        settings |= read_settings(path, arguments.trust_plugins)
+    settings |= text_settings(arguments.set_by_name, "--set", COMMAND_LINE)
     for flag, (section, setting) in FLAGS.items():
         value = getattr(arguments, flag.replace("-", "_"), MISSING)
         if value is not MISSING:
             value = tuple(value) if isinstance(value, list) else value
-            found[section, setting.name] = Given(value, setting.option, COMMAND_LINE)
-    return found
+            settings[section, setting.name] = Given(value, setting.option, COMMAND_LINE)
+    return settings
 
 
 def _begun(given: Settings) -> ExperimentConfig:
@@ -167,7 +167,7 @@ def _begun(given: Settings) -> ExperimentConfig:
     if use and use.value and ("curriculum", "strategy") not in given:
         strategy = implied_strategy(name for section, name in given if section == "curriculum")
         given = given | {("curriculum", "strategy"): use._replace(value=strategy)}
-    sources = {dotted(*key): one.source for key, one in given.items() if key[1] not in EXECUTION}
+    sources = {dotted(*key): entry.source for key, entry in given.items() if key[1] not in EXECUTION}
     return replace(with_settings(None, given), sources=sources)
 
 
@@ -193,15 +193,17 @@ def check_prepared(config: ExperimentConfig) -> None:
             if campaign.locate(folder) is None:
                 option = f"--{name.replace('_', '-')}"
                 require(folder.exists(), f"does not exist; {_MAKE_LEVELS}", option, folder)
-                some = folder.is_file() or any(files_below(folder, LevelSetError))
-                require(some, f"contains no levels; {_MAKE_LEVELS}", option, folder)
+                exists = folder.is_file() or any(files_below(folder, LevelSetError))
+                require(exists, f"contains no levels; {_MAKE_LEVELS}", option, folder)
     for replays in config.replay_data_dir:
         one_file = replays.is_file() and is_replay_file(replays)
         advice = "is neither a folder nor a *.replay or *.h5 file; give the folder of the replays"
         require(one_file or replays.is_dir(), advice, "--replay-data-dir", replays)
-        some = one_file or any(files_below(replays, ReplayError, lambda file: file.is_file() and is_replay_file(file)))
+        exists = one_file or any(
+            files_below(replays, ReplayError, lambda file: file.is_file() and is_replay_file(file))
+        )
         advice = "contains no *.replay or *.h5 files; give another folder, or leave it out to train without imitation"
-        require(some, advice, "--replay-data-dir", replays)
+        require(exists, advice, "--replay-data-dir", replays)
     config.video.check_packages()
     if config.visualize_training:
         check_packages()

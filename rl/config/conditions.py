@@ -17,20 +17,20 @@ def check_effects(config: ExperimentConfig, given: Settings) -> None:
 
     Settings from recipes and other runs, and default values in files, are exempt.
     """
-    for (section, name), one in given.items():
+    for (section, name), entry in given.items():
         setting = settings_of(SECTIONS[section])[name]
-        is_default = one.source != COMMAND_LINE and one.value == setting.default
-        if not setting.needs or is_default or one.source.startswith(_OTHER):
+        is_default = entry.source != COMMAND_LINE and entry.value == setting.default
+        if not setting.needs or is_default or entry.source.startswith(_OTHER):
             continue
         for part in setting.needs.split(" and "):
             text = described(part)
             remedy = "add that, or leave this out" if text.startswith("without") else "leave one of them out"
-            require(_holds(config, part), f"has no effect {text}; {remedy}", one.location)
+            require(_holds(config, part), f"has no effect {text}; {remedy}", entry.location)
 
 
 def described(part: str) -> str:
     """Describe the opposite of a part of a condition, e.g. "without --curriculum stages" or "with --no-schedules"."""
-    texts = [_described(one) for one in part.split(" or ")]
+    texts = [_described(condition) for condition in part.split(" or ")]
     joined = " or " if all(text.startswith("without") for text in texts) else " and "
     return joined.join([texts[0], *(text.removeprefix("without ") if joined == " or " else text for text in texts[1:])])
 

@@ -142,7 +142,7 @@ class CurriculumConfig:
         if self.strategy is not None:
             object.__setattr__(self, "use_curriculum", True)
         elif self.use_curriculum:
-            changed = (one.name for one in fields(self) if getattr(self, one.name) != one.default)
+            changed = (setting.name for setting in fields(self) if getattr(self, setting.name) != setting.default)
             object.__setattr__(self, "strategy", implied_strategy(changed))
         if self.strategy not in (None, *CURRICULA):
             near = did_you_mean(str(self.strategy), CURRICULA)

@@ -71,9 +71,9 @@ class EvaluationConfig:
         check_settings(self)
         advice = "--eval-freq 0 disables evaluations; leave one of them out"
         require(self.in_training or not self.eval_every_minutes, advice, "eval_every_minutes", self.eval_every_minutes)
-        for flag, given in (("remote-evaluation", self.remote), ("enable-early-stopping", self.early_stopping)):
+        for flag, requested in (("remote-evaluation", self.remote), ("enable-early-stopping", self.early_stopping)):
             advice = f"--{flag} needs evaluations during training; give an --eval-freq above 0"
-            require(self.in_training or not given, advice, "eval_freq", self.eval_freq)
+            require(self.in_training or not requested, advice, "eval_freq", self.eval_freq)
 
     @property
     def in_training(self) -> bool:

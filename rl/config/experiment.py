@@ -243,8 +243,8 @@ class ExperimentConfig:
         require("with_pretrain" in self.conditions, advice, "--teacher", name)
         if self.teacher.file is not None:
             return
-        known = ", ".join(self.networks)
-        advice = f"is neither a checkpoint (*.safetensors) nor an architecture of this experiment ({known})"
+        names = ", ".join(self.networks)
+        advice = f"is neither a checkpoint (*.safetensors) nor an architecture of this experiment ({names})"
         require(name in self.networks, advice, "--teacher", name)
         plain = not (get_architecture(name).stacking or get_architecture(name).subtasks)
         advice = "uses stacked frames or subtasks, but a teacher must act on single observations; give another"

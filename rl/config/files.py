@@ -61,10 +61,10 @@ def dotted(section: str, name: str) -> str:
 @functools.cache
 def known_settings() -> tuple[tuple[str, str, Setting], ...]:
     """Return (name in messages, section or "" for fields of ExperimentConfig, setting) of all settings."""
-    found = ((section, setting) for section, owner in SECTIONS.items() for setting in settings_of(owner).values())
+    pairs = ((section, setting) for section, owner in SECTIONS.items() for setting in settings_of(owner).values())
     return tuple(
         (setting.flag if setting.flag and not setting.inverts else dotted(section, setting.name), section, setting)
-        for section, setting in found
+        for section, setting in pairs
     )
 
 
@@ -84,12 +84,12 @@ def with_settings(config: ExperimentConfig | None, given: Settings) -> Experimen
 
 
 def _with_part(old: Any, section: str, given: Settings, **more: Any) -> Any:
-    values = {name: one.value for (part, name), one in given.items() if part == section}
+    values = {name: entry.value for (part, name), entry in given.items() if part == section}
     try:
         return SECTIONS[section](**values, **more) if old is None else replace(old, **values, **more)
     except ConfigError as error:
         names = {setting.name: setting.option for setting in settings_of(SECTIONS[section]).values() if setting.flag}
-        names |= {name: one.location for (part, name), one in given.items() if part == section}
+        names |= {name: entry.location for (part, name), entry in given.items() if part == section}
         raise (error.named(names[error.field]) if error.field in names else error) from None
 
 
@@ -115,13 +115,13 @@ def run_settings(path: Path, trust_plugins: bool = False) -> Settings:
     """Read settings from a run's config.json, except those of the execution, and datasets if it has --single-level."""
     stored = read_object(path, ConfigError, "give config.json of a run")
     config = config_from_dict(stored, str(path), trust_plugins)
-    found: Settings = {}
+    settings: Settings = {}
     for flag, section, setting in shared_settings(config):
         value = value_of(config, section, setting.name)
         hidden = REDACTED in str(value)
         require(not hidden, f"{path} does not contain its value, a possible secret; use a TOML file", flag)
-        found[section, setting.name] = Given(value, f"{path}: {flag}", f"run {path}")
-    return found
+        settings[section, setting.name] = Given(value, f"{path}: {flag}", f"run {path}")
+    return settings
 
 
 def shared_settings(config: ExperimentConfig) -> list[tuple[str, str, Setting]]:
@@ -143,10 +143,10 @@ def config_from_dict(
     trust_plugins: import the plug-ins that it names; otherwise, they must have been imported before.
     Raises ConfigError for missing, unknown and invalid settings.
     """
-    known = {one.name for one in fields(ExperimentConfig)}
+    names = {field.name for field in fields(ExperimentConfig)}
     load_plugins(data.get("plugins"), location, trust_plugins)
     try:
-        config: ExperimentConfig = from_plain(ExperimentConfig, {name: data[name] for name in data if name in known})
+        config: ExperimentConfig = from_plain(ExperimentConfig, {name: data[name] for name in data if name in names})
     except ConfigError as error:
         raise ConfigError(f"{location}: {error}") from error
     except PlainError as error:
@@ -174,14 +174,14 @@ def text_settings(texts: Sequence[str], flag: str, source: str) -> Settings:
 
     source: origin of the settings, for run.json.
     """
-    found: Settings = {}
+    settings: Settings = {}
     for text in texts:
         name, equals, value = text.partition("=")
         part, _, field = name.strip().lstrip("-").rpartition(".")
         require(equals and field, "give NAME=VALUE, e.g. ppo.gae_lambda=0.9", flag, name)
         section, setting = find_setting(part, field, f"{flag} {name}")
-        found[section, setting.name] = Given(read_text(setting, value, f"{flag} {name}"), flag, source)
-    return found
+        settings[section, setting.name] = Given(read_text(setting, value, f"{flag} {name}"), flag, source)
+    return settings
 
 
 def read_text(setting: Setting, text: str, location: str) -> Any:
@@ -212,18 +212,18 @@ def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
     file: name of the file, for error messages.
     source: origin of the settings, for run.json.
     """
-    found: Settings = {}
+    settings: Settings = {}
     for key, value in data.items():
         part = key if isinstance(value, dict) else ""
         near = did_you_mean(part, filter(None, SECTIONS), cutoff=0)
         require(part in SECTIONS, f"is not a section of the configuration{near}", f"{file}: [{part}]")
-        for name, one in (value if part else {key: value}).items():
+        for name, item in (value if part else {key: value}).items():
             location = f"{file}: {f'[{part}] ' if part else ''}{name}"
             section, setting = find_setting(part, name, location)
-            if (section, setting.name) in found:
-                raise ConfigError(f"sets the same setting as {found[section, setting.name].location}", location)
-            found[section, setting.name] = Given(_from_toml(setting, one, location), location, source)
-    return found
+            if (section, setting.name) in settings:
+                raise ConfigError(f"sets the same setting as {settings[section, setting.name].location}", location)
+            settings[section, setting.name] = Given(_from_toml(setting, item, location), location, source)
+    return settings
 
 
 def toml_value(value: Any) -> str:
@@ -246,8 +246,8 @@ def find_setting(part: str, name: str, location: str) -> tuple[str, Setting]:
     for flag, section, setting in known_settings():
         if setting.name not in EXECUTION and part in ("", section):
             own = (setting.name,) if section == part else ()
-            for one in (flag, *setting.aliases, *own):
-                names.setdefault(one, (section, setting))
+            for alias in (flag, *setting.aliases, *own):
+                names.setdefault(alias, (section, setting))
     require(name in names, f"is not a setting{did_you_mean(name, names, cutoff=0)}", location)
     section, setting = names[name]
     require(not setting.refusal, setting.refusal, location)
@@ -259,8 +259,8 @@ def _from_toml(setting: Setting, value: Any, location: str) -> Any:
     if value == "none" and (setting.optional or setting.many):
         return None if setting.optional else ()
     values = value if setting.many and isinstance(value, list) else [value]
-    found = tuple(_one_from_toml(setting, one, location) for one in values)
-    return _checked(setting, found if setting.many else found[0], location)
+    items = tuple(_one_from_toml(setting, item, location) for item in values)
+    return _checked(setting, items if setting.many else items[0], location)
 
 
 def _one_from_toml(setting: Setting, value: Any, location: str) -> Any:

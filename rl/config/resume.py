@@ -97,7 +97,9 @@ def checked_resume(begun: ExperimentConfig, config: ExperimentConfig) -> Experim
 
 def _check_evaluated(begun: ExperimentConfig, stored: ExperimentConfig, folder: Path) -> None:
     """Raise ConfigError if overrides change the final evaluation, and a training of the run was evaluated already."""
-    before, after = ((one.evaluation.num_eval_episodes, one.evaluation.skip_final_eval) for one in (begun, stored))
+    before, after = (
+        (config.evaluation.num_eval_episodes, config.evaluation.skip_final_eval) for config in (begun, stored)
+    )
     if before != after and (over := next(folder.rglob(FINISHED_FILE), None)):
         name = "num-eval-episodes" if before[0] != after[0] else "skip-final-eval"
         advice = f"{over.parent} was evaluated with the old value; leave this out, or use scripts/evaluate.py"
@@ -107,14 +109,16 @@ def _check_evaluated(begun: ExperimentConfig, stored: ExperimentConfig, folder: 
 def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
     """Apply overrides such as "ppo.gamma=0.99"; ConfigError for settings that cannot change within a run."""
     wanted = text_settings(overrides, OVERRIDDEN, OVERRIDDEN)
-    for key, one in wanted.items():
+    for key, entry in wanted.items():
         location = dotted(*key)
-        if location in FIXED and changes(config, with_settings(config, {key: one})):
+        if location in FIXED and changes(config, with_settings(config, {key: entry})):
             advice = f"cannot change within a run: {FIXED[location]}; begin a new run"
             raise ConfigError(advice, OVERRIDDEN, location)
     sources = config.sources | {dotted(*key): OVERRIDDEN for key in wanted}
     changed = replace(with_settings(config, wanted), sources=sources)
-    guarded = [one.evaluation.retention_guard and one.evaluation.in_training for one in (config, changed)]
+    guarded = [
+        settings.evaluation.retention_guard and settings.evaluation.in_training for settings in (config, changed)
+    ]
     starts = "with_pretrain" in config.conditions and guarded == [False, True]
     advice = "the retention guard cannot start within a run; add evaluation.retention_guard=off"
     require(not starts, advice, OVERRIDDEN, " ".join(overrides))
@@ -142,7 +146,11 @@ def changes(before: ExperimentConfig, after: ExperimentConfig) -> dict[str, list
 def _values(config: ExperimentConfig) -> dict[str, object]:
     """Return setting's name in --resume-override -> value, for all settings except those of the execution."""
     known = known_settings()
-    return {name: value_of(config, section, one.name) for name, section, one in known if one.name not in EXECUTION}
+    return {
+        name: value_of(config, section, setting.name)
+        for name, section, setting in known
+        if setting.name not in EXECUTION
+    }
 
 
 def _text(value: object) -> str:

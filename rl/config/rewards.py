@@ -56,10 +56,10 @@ class RewardSettings:
     @property
     def weights(self) -> RewardConfig:
         """The preset's weights with the given deviations."""
-        given = {one.name: value for one in fields(RewardConfig) if (value := getattr(self, one.name)) is not None}
+        changed = {term.name: value for term in fields(RewardConfig) if (value := getattr(self, term.name)) is not None}
         if self.potential is not None:
-            given["potential"] = POTENTIALS[self.potential]
-        return replace(PRESETS[self.preset], **given)
+            changed["potential"] = POTENTIALS[self.potential]
+        return replace(PRESETS[self.preset], **changed)
 
     @property
     def is_default(self) -> bool:

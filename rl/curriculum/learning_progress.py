@@ -120,14 +120,14 @@ class LearningProgress(Strategy):
         new: int64[n], played levels outside the pool, in the order in which their episodes ended.
         played: int64[k], all played levels; these do not leave.
         """
-        known = self.pool[self.played[self.pool] >= MIN_PLAYED_TO_LEAVE]
-        if not len(new) or not len(known):
+        candidates = self.pool[self.played[self.pool] >= MIN_PLAYED_TO_LEAVE]
+        if not len(new) or not len(candidates):
             return
         new = new[np.sort(np.unique(new, return_index=True)[1])]  # without duplicates, in the same order
-        score = self.scores_of(known).round(SCORE_DIGITS)
-        may_leave = (score <= np.quantile(score, LEAVING_SHARE)) & ~np.isin(known, played)
-        known, score = known[may_leave], score[may_leave]
-        leaving = known[np.lexsort((-self.played[known], score))][: len(new)]
+        score = self.scores_of(candidates).round(SCORE_DIGITS)
+        may_leave = (score <= np.quantile(score, LEAVING_SHARE)) & ~np.isin(candidates, played)
+        candidates, score = candidates[may_leave], score[may_leave]
+        leaving = candidates[np.lexsort((-self.played[candidates], score))][: len(new)]
         self.active[leaving] = False
         for name in self.OF_LEVELS:
             getattr(self, name)[leaving] = 0
@@ -252,23 +252,23 @@ def reweighted(p: np.ndarray, theta: float) -> np.ndarray:
 
 def _pools(strategy: LearningProgress) -> dict[str, float]:
     """Scalars per category: pool size, episodes, evictions, mean score and success of played levels."""
-    names, of = strategy.levels.names, strategy.levels.category
+    names, category = strategy.levels.names, strategy.levels.category
     columns = {
-        "pool_composition": np.bincount(of[strategy.pool], minlength=len(names)),
+        "pool_composition": np.bincount(category[strategy.pool], minlength=len(names)),
         "sampling_counts": strategy.draws,
         "eviction_counts": strategy.evictions,
         "env_curriculum_stats/per_label_evictions": strategy.evicted,
     }
-    found = {f"{tag}/{name}": float(x) for tag, row in columns.items() for name, x in zip(names, row, strict=True)}
+    metrics = {f"{tag}/{name}": float(x) for tag, row in columns.items() for name, x in zip(names, row, strict=True)}
     played = _played(strategy)
-    counts = np.bincount(of[played], minlength=len(names))
+    counts = np.bincount(category[played], minlength=len(names))
     for tag, values in (
         ("mean_lp_score", strategy.scores_of(played)),
         ("mean_reward_ema", strategy.success_of(played)),
     ):
-        sums = np.bincount(of[played], values, minlength=len(names))
-        found |= {f"per_label_stats/{tag}/{names[i]}": float(sums[i] / counts[i]) for i in np.flatnonzero(counts)}
-    return found
+        sums = np.bincount(category[played], values, minlength=len(names))
+        metrics |= {f"per_label_stats/{tag}/{names[i]}": float(sums[i] / counts[i]) for i in np.flatnonzero(counts)}
+    return metrics
 
 
 def _played(strategy: LearningProgress) -> np.ndarray:
@@ -299,7 +299,7 @@ def _ginis(strategy: LearningProgress) -> dict[str, float]:
     def by_label(values: np.ndarray) -> np.ndarray:
         return np.bincount(category[pool], values, minlength=count)
 
-    found = {
+    ginis = {
         "pool_occupancy": gini(strategy.played[pool]),
         "task_age": gini(strategy.now - strategy.entered[pool]),
         "raw_lp_scores": gini(score),
@@ -311,13 +311,13 @@ def _ginis(strategy: LearningProgress) -> dict[str, float]:
         "evictions_by_label": gini(strategy.evictions),
         "pool_composition_by_label": gini(np.bincount(category[pool], minlength=count)),
     }
-    found |= {
-        "selectivity_loss_zscore": found["raw_lp_scores"] - found["zscored_lp_scores"],
-        "selectivity_loss_sampling": found["zscored_lp_scores"] - found["sampling_probs"],
-        "selectivity_loss_lp_to_label": found["raw_lp_by_label"] - found["sampling_probs_by_label"],
-        "selectivity_loss_label_to_episodes": found["sampling_probs_by_label"] - found["sampling_by_label"],
+    ginis |= {
+        "selectivity_loss_zscore": ginis["raw_lp_scores"] - ginis["zscored_lp_scores"],
+        "selectivity_loss_sampling": ginis["zscored_lp_scores"] - ginis["sampling_probs"],
+        "selectivity_loss_lp_to_label": ginis["raw_lp_by_label"] - ginis["sampling_probs_by_label"],
+        "selectivity_loss_label_to_episodes": ginis["sampling_probs_by_label"] - ginis["sampling_by_label"],
     }
-    return {f"curriculum_gini/{name}": value for name, value in found.items()}
+    return {f"curriculum_gini/{name}": value for name, value in ginis.items()}
 
 
 DETAILED = (_pools, _raw_scores, _ginis)  # functions for statistics that need a pass over the pool

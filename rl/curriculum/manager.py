@@ -153,8 +153,8 @@ class CurriculumManager:
         Call this before reading statistics, because their sliding windows depend on the order of episodes.
         """
         new = self._pending[self._num_counted :]
-        none = Outcomes.none()
-        columns = zip(*new, (none.levels, none.won, none.returns, none.began), strict=True)
+        empty = Outcomes.none()
+        columns = zip(*new, (empty.levels, empty.won, empty.returns, empty.began), strict=True)
         pooled = tuple(all_gather(np.concatenate(column)) for column in columns)
         self._pending[self._num_counted :] = [pooled] if len(pooled[0]) else []
 
@@ -224,14 +224,14 @@ class CurriculumManager:
     ) -> None:
         """Update the strategy with the recorded episodes; part of ``update``.  Arguments: see ``Outcomes``."""
         self._count_pending()
-        none = Outcomes.none()
+        empty = Outcomes.none()
         ended = (np.concatenate(column) for column in zip(*self._pending, strict=True)) if self._pending else None
-        levels, won, returns, began = ended or (none.levels, none.won, none.returns, none.began)
+        levels, won, returns, began = ended or (empty.levels, empty.won, empty.returns, empty.began)
         more = {"running": running, "running_began": running_began}
         if decided is not None and advantages is not None:
             more |= {"decided": decided[decided >= 0].astype(np.int64), "advantages": advantages[decided >= 0]}
-        given = {name: column for name, column in more.items() if column is not None}
-        self.strategy.update(Outcomes(levels, won, returns, began, **given))
+        optional = {name: column for name, column in more.items() if column is not None}
+        self.strategy.update(Outcomes(levels, won, returns, began, **optional))
         self.updates += 1
         self._pending.clear()
         self._num_counted = 0
@@ -299,8 +299,8 @@ class CurriculumManager:
             "curriculum/episodes": float(self._episodes.sum()),
             "curriculum/lag_updates": float(self._lag),
             "curriculum/statistics_age": float(self.updates - self._details_at),
-            "curriculum/episodes_since_update": float(sum(len(some[0]) for some in self._pending)),
-            "curriculum/kib": sum(one.nbytes for one in arrays if isinstance(one, np.ndarray)) / 1024,
+            "curriculum/episodes_since_update": float(sum(len(columns[0]) for columns in self._pending)),
+            "curriculum/kib": sum(array.nbytes for array in arrays if isinstance(array, np.ndarray)) / 1024,
         }
         success, returns = self._successes.means(), self._returns.means()
         latest = np.zeros(len(self.stages), np.int64)

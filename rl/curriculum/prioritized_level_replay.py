@@ -50,19 +50,19 @@ class PrioritizedLevelReplay(Strategy):
 
     def _weights(self) -> np.ndarray:
         """Return the weights float64[L] of all levels, with sum 1."""
-        known = np.flatnonzero(self.last >= 0)
-        count, played = len(self.levels), len(known)
+        played_levels = np.flatnonzero(self.last >= 0)
+        count, played = len(self.levels), len(played_levels)
         if not played:
             return np.full(count, 1 / count)
         replayed = played / count
-        ages = int((self.now - self.last[known]).sum())
+        ages = int((self.now - self.last[played_levels]).sum())
         if ages:
             weights = (self.now - self.last) * (replayed * self.staleness / ages)
         else:
             weights = np.full(count, replayed * self.staleness / played)
         if played < count:
             weights[self.last < 0] = 1 / count  # the sum over all new levels is 1 - replayed
-        ranked = known[np.argsort(-self.score[known], kind="stable")]
+        ranked = played_levels[np.argsort(-self.score[played_levels], kind="stable")]
         by_rank = self._by_rank[:played]
         weights[ranked] += by_rank * (replayed * (1 - self.staleness) / self._by_rank_sums[played - 1])
         return weights

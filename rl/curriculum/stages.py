@@ -218,12 +218,12 @@ class Stages(Strategy):
         self.weigh((self.shares() / self.levels.counts)[self.levels.category])
 
     def metrics(self) -> dict[str, float]:
-        ended = any(e["update"] == self.now and e["event"] in ("advance", "mastered") for e in self.events[-1:])
+        advanced = any(e["update"] == self.now and e["event"] in ("advance", "mastered") for e in self.events[-1:])
         return {
             "curriculum/current_stage_idx": float(self.place),
             "curriculum/episodes_in_stage": float(self.in_stage),
             "curriculum/advancement_threshold": float(self.threshold),
-            "curriculum/can_advance": float(ended),
+            "curriculum/can_advance": float(advanced),
             "curriculum/updates_to_minimum": float(self.updates_to_minimum()),
             "curriculum/earlier_share": float(self.shares()[: self.place].sum()),
             "curriculum/mastered": float(self.mastered),

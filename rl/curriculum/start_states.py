@@ -194,9 +194,9 @@ def _as_start(sim: BatchSimulator) -> np.ndarray:
     sim.state.progress["decisions"][0] = 0
     sim.state.terms[0] = 0.0
     sim.forget_frames(np.zeros(1, int))
-    found = sim.snapshot(0)
+    snapshot = sim.snapshot(0)
     sim.restore(0, before)
-    return found
+    return snapshot
 
 
 class StartStates:
@@ -366,7 +366,7 @@ class StartStates:
     def metrics(self) -> dict[str, float]:
         """Return scalars by TensorBoard tag."""
         active = [run for run in self.runs.values() if len(run.prefix)]
-        found = {
+        metrics = {
             "start_states/levels": float(len(active)),
             "start_states/own_runs": float(sum(not run.wins for run in active)),
             "start_states/episodes": float(self.episodes),
@@ -375,12 +375,12 @@ class StartStates:
             "start_states/kib": (self._prefixes.nbytes + sum(run.actions.nbytes for run in self.runs.values())) / 1024,
         }
         if self._prefixes.requests:
-            found["start_states/known"] = self._prefixes.hits / self._prefixes.requests
+            metrics["start_states/known"] = self._prefixes.hits / self._prefixes.requests
         if active:
-            found["start_states/position"] = float(np.mean([run.position / STEPS for run in active]))
+            metrics["start_states/position"] = float(np.mean([run.position / STEPS for run in active]))
         if self._recent:
-            found["start_states/success_rate"] = float(np.mean(self._recent))
-        return found
+            metrics["start_states/success_rate"] = float(np.mean(self._recent))
+        return metrics
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain values and copies of arrays, without wins and random generator."""

@@ -18,8 +18,8 @@ class Windows:
         series: int[k], index of the series of each value.
         values: [k], any numeric dtype.
         """
-        for one in np.unique(series).tolist():
-            self._windows[one].extend(values[series == one].astype(np.float32).tolist())
+        for number in np.unique(series).tolist():
+            self._windows[number].extend(values[series == number].astype(np.float32).tolist())
 
     def values(self, series: int) -> np.ndarray:
         """Return the values float32[count] in a window, oldest first."""
@@ -27,8 +27,8 @@ class Windows:
 
     def means(self) -> np.ndarray:
         """Return the mean float64[S] of each window; NaN if it is empty."""
-        found = map(self.values, range(len(self._windows)))
-        return np.array([one.mean(dtype=np.float64) if len(one) else math.nan for one in found])
+        windows = map(self.values, range(len(self._windows)))
+        return np.array([window.mean(dtype=np.float64) if len(window) else math.nan for window in windows])
 
     def fill(self, series: int, values: np.ndarray) -> None:
         """Replace the contents of a window by values, oldest first."""

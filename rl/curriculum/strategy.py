@@ -56,25 +56,25 @@ class Levels:
         generators: name of each level's generator; None: one generator per category.
         Raises ConfigError if there are no levels, and for unknown categories in ``order``.
         """
-        given = np.asarray(categories, dtype=str)
-        if given.ndim != 1 or not len(given):
+        labels = np.asarray(categories, dtype=str)
+        if labels.ndim != 1 or not len(labels):
             raise ConfigError("a curriculum needs at least one level; the training dataset is empty")
-        present = set(given.tolist())
+        present = set(labels.tolist())
         if absent := sorted(set(order) - present):
             advice = f"no training level has this category; the categories are {', '.join(sorted(present))}"
             raise ConfigError(advice, "--curriculum-stage-order", absent[0])
         names = tuple(dict.fromkeys((*order, *(name for name in CATEGORIES if name in present), *sorted(present))))
         number = {name: index for index, name in enumerate(names)}
-        category = np.array([number[name] for name in given.tolist()], np.int32)
-        generator = np.zeros(len(given), np.int64)
+        category = np.array([number[name] for name in labels.tolist()], np.int32)
+        generator = np.zeros(len(labels), np.int64)
         if generators is not None:
             generator = np.unique(generators, return_inverse=True)[1]
         pairs = np.stack([category, generator], axis=1)
         group = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
-        third = np.zeros(len(given), np.int8)
+        third = np.zeros(len(labels), np.int8)
         if difficulty is not None:
-            for one in range(int(group.max()) + 1):
-                members = np.flatnonzero(group == one)
+            for group_number in range(int(group.max()) + 1):
+                members = np.flatnonzero(group == group_number)
                 easiest = members[np.argsort(np.asarray(difficulty)[members], kind="stable")]
                 third[easiest] = np.arange(len(easiest)) * THIRDS // len(easiest)
         return Levels(names, category, group, third)
@@ -139,9 +139,9 @@ class Strategy(ABC):
         cumulative = np.cumsum(weights, dtype=np.float64)
         total = float(cumulative[-1])
         if not (np.isfinite(total) and total > 0 and weights.min() >= 0):
-            found = f"lowest {weights.min()}, sum {total}"
+            values = f"lowest {weights.min()}, sum {total}"
             raise ValueError(
-                f"{type(self).__name__}: weights of levels must be finite, at least 0 and not all 0; {found}"
+                f"{type(self).__name__}: weights of levels must be finite, at least 0 and not all 0; {values}"
             )
         self._draw_by(cumulative)
 

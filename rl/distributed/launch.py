@@ -72,8 +72,8 @@ def _cause(statuses: Mapping[int, int]) -> tuple[int, int]:
     sends to all processes after the first failure.
     """
 
-    def weight(one: tuple[int, int]) -> int:
-        return 2 if one[1] == -signal.SIGTERM else int(one[1] > 0)
+    def weight(failure: tuple[int, int]) -> int:
+        return 2 if failure[1] == -signal.SIGTERM else int(failure[1] > 0)
 
     return min(sorted(statuses.items()), key=weight)
 

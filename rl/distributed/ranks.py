@@ -175,10 +175,10 @@ class Ranks(SingleProcess):
         return values[0]
 
     def check_equal(self, values: Mapping[str, Any]) -> None:
-        found = self.all_gather_objects(dict(values))
+        gathered = self.all_gather_objects(dict(values))
         different = [
-            f"{name} of process {rank}" for rank, theirs in enumerate(found) for name in values
-            if theirs[name] != found[0][name]
+            f"{name} of process {rank}" for rank, theirs in enumerate(gathered) for name in values
+            if theirs[name] != gathered[0][name]
         ]  # fmt: skip
         if different:
             raise RanksError(

@@ -55,13 +55,13 @@ def by_task(wins: LevelWins) -> np.ndarray:
 def wins_of(scores: Sequence[Score]) -> LevelWins:
     """Return the wins of the seeds of one method.  Raises ResultsError for other levels, and for a repeated seed."""
     first = scores[0]
-    for one in scores:
-        if one.levels != first.levels:
-            raise ResultsError(f"{one.about.name}: {one.about.levels} has other levels than {first.about.levels}")
-    seeds = [one.about.seed for one in scores]
+    for score in scores:
+        if score.levels != first.levels:
+            raise ResultsError(f"{score.about.name}: {score.about.levels} has other levels than {first.about.levels}")
+    seeds = [score.about.seed for score in scores]
     if len(set(seeds)) < len(seeds):
         raise ResultsError(f"{first.about.name}: two scores of one seed ({seeds}); give each seed once")
-    wins = np.stack([one.wins for one in scores]).astype(np.int64)
+    wins = np.stack([score.wins for score in scores]).astype(np.int64)
     return LevelWins(first.levels, first.tasks, np.ones(len(first.levels), np.int64), wins)
 
 
@@ -88,7 +88,7 @@ def summary(scores: Sequence[Score]) -> dict[str, Any]:
                 "success": float(wins[name].success.mean()),
                 "ci95": list(wins[name].interval()),
                 "iqm": _plain(stratified_bootstrap(success, interquartile_mean)),
-                "profile": {str(t): _plain(one) for t, one in zip(THRESHOLDS, profile, strict=True)},
+                "profile": {str(t): _plain(estimate) for t, estimate in zip(THRESHOLDS, profile, strict=True)},
                 "tasks": dict(zip(dict.fromkeys(wins[name].categories), success.mean(axis=0).tolist(), strict=True)),
             }
         )
@@ -98,8 +98,8 @@ def summary(scores: Sequence[Score]) -> dict[str, Any]:
     return {"levels": scores[0].about.levels, "methods": methods, "differences": differences}
 
 
-def _plain(one: Estimate) -> list[float | None]:
-    return [one.value, one.low, one.high]
+def _plain(estimate: Estimate) -> list[float | None]:
+    return [estimate.value, estimate.low, estimate.high]
 
 
 def _percent(value: Sequence[float | None]) -> str:

@@ -83,33 +83,33 @@ def losses(episodes: Sequence[EpisodeRecord]) -> list[Loss]:
     """Return why episodes on one level are lost, the most frequent cause first."""
     lost = [episode for episode in episodes if not episode.won]
     pairs = list(zip(endings(lost), lost, strict=True))
-    found = []
+    causes = []
     for cause, count in Counter(ending.cause for ending, _ in pairs).most_common():
         own = [pair for pair in pairs if pair[0].cause == cause]
         places = np.array([ending.place for ending, _ in own])
         near = np.hypot(*(places[:, None] - places).T) <= REACH
         ending, episode = own[near.sum(axis=0).argmax()]
         x, y = ending.place
-        covered = float(np.mean([one.covered for one, _ in own]))
+        covered = float(np.mean([end.covered for end, _ in own]))
         why = ending.text(episode.backtracks)
-        found.append(Loss(cause, count, x, y, covered, why, ending.farthest_frame, episode.inputs))
-    return found
+        causes.append(Loss(cause, count, x, y, covered, why, ending.farthest_frame, episode.inputs))
+    return causes
 
 
-def losses_text(found: Sequence[Loss], path_length: float) -> str:
+def losses_text(losses: Sequence[Loss], path_length: float) -> str:
     """Format the result of ``losses`` in one line.  path_length: of the level, px."""
     parts = []
-    for loss in found:
-        number = f"{loss.episodes} × " if sum(one.episodes for one in found) > 1 else ""
+    for loss in losses:
+        number = f"{loss.episodes} × " if sum(other.episodes for other in losses) > 1 else ""
         parts.append(
             f"{number}{loss.cause} at ({loss.x:.0f}, {loss.y:.0f}) after {loss.covered:,.0f} of {path_length:,.0f} px"
         )
     return "; ".join(parts)
 
 
-def format_endings(found: Sequence[Ending]) -> str:
+def format_endings(endings: Sequence[Ending]) -> str:
     """Format a table of lost episodes by cause: number, share, share with switch taken, mean share of path covered."""
-    lost = [ending for ending in found if ending.outcome != NAMES[WON]]
+    lost = [ending for ending in endings if ending.outcome != NAMES[WON]]
     if not lost:
         return "no episode was lost"
     rows = []

@@ -101,9 +101,9 @@ def compare(first: str, second: str, a: LevelWins, b: LevelWins) -> Comparison:
 
 def _difference(a: LevelWins, b: LevelWins) -> SuccessDifference:
     first, second = (float(np.average(wins.success.mean(axis=0), weights=wins.episodes)) for wins in (a, b))
-    found = mean_over_levels(a.success - b.success, a.episodes)
-    bounds = None if found.low is None or found.high is None else [found.low, found.high]
-    return SuccessDifference(first, second, found.value, bounds)
+    estimate = mean_over_levels(a.success - b.success, a.episodes)
+    bounds = None if estimate.low is None or estimate.high is None else [estimate.low, estimate.high]
+    return SuccessDifference(first, second, estimate.value, bounds)
 
 
 def format_difference(difference: SuccessDifference) -> str:

@@ -137,8 +137,8 @@ class LevelWins:
                 wins[seed, row[episode.level_index]] += episode.won
         if (episodes != episodes[0]).any():
             raise ResultsError("the seeds were not evaluated on the same levels; evaluate them with the same settings")
-        known = [first[level] for level in row]
-        return cls(tuple(e.level.fingerprint for e in known), tuple(e.category for e in known), episodes[0], wins)
+        firsts = [first[level] for level in row]
+        return cls(tuple(e.level.fingerprint for e in firsts), tuple(e.category for e in firsts), episodes[0], wins)
 
     @property
     def success(self) -> np.ndarray:
@@ -159,11 +159,11 @@ class LevelWins:
         """
         if not self.levels:
             return 0.0, 1.0
-        found = mean_over_levels(self.success, self.episodes)
-        if found.low is not None and found.high is not None:
-            return max(found.low, 0.0), min(found.high, 1.0)  # the estimated effect of seeds may exceed the bounds
+        mean = mean_over_levels(self.success, self.episodes)
+        if mean.low is not None and mean.high is not None:
+            return max(mean.low, 0.0), min(mean.high, 1.0)  # the estimated effect of seeds may exceed the bounds
         trials = len(self.levels) if len(self.levels) > 1 else len(self.wins) * int(self.episodes[0])
-        return wilson(min(found.value, 1.0) * trials, trials)
+        return wilson(min(mean.value, 1.0) * trials, trials)
 
 
 def aggregate(*seeds: Sequence[EpisodeRecord]) -> dict[str, Stats]:

@@ -63,9 +63,9 @@ class Submission:
     def __post_init__(self) -> None:
         if self.format_version != FORMAT_VERSION:
             raise SubmissionError(f"format version {self.format_version}; this program reads {FORMAT_VERSION}")
-        for field, known in (("track", TRACKS), ("protocol", PROTOCOLS)):
-            if getattr(self, field) not in known:
-                raise SubmissionError(f"{field} {getattr(self, field)!r}; give {', '.join(known)}")
+        for field, choices in (("track", TRACKS), ("protocol", PROTOCOLS)):
+            if getattr(self, field) not in choices:
+                raise SubmissionError(f"{field} {getattr(self, field)!r}; give {', '.join(choices)}")
 
 
 @dataclass(frozen=True, eq=False)

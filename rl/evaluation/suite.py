@@ -235,12 +235,12 @@ class EvaluationSuite:
 
 def _pairs(levels: Iterable[tuple[Level, str]] | Sequence[str | Path] | str | Path) -> Pairs:
     """Return levels with their categories; read those at paths."""
-    given = [levels] if isinstance(levels, str | Path) else list(levels)
-    if all(isinstance(one, str | Path) for one in given):
-        return read_pairs([one for one in given if isinstance(one, str | Path)])
-    if not all(isinstance(one, tuple) and len(one) == 2 for one in given):
+    items = [levels] if isinstance(levels, str | Path) else list(levels)
+    if all(isinstance(item, str | Path) for item in items):
+        return read_pairs([item for item in items if isinstance(item, str | Path)])
+    if not all(isinstance(item, tuple) and len(item) == 2 for item in items):
         raise ConfigError("levels of an evaluation are paths, or pairs (level, category)")
-    return [one for one in given if isinstance(one, tuple)]
+    return [item for item in items if isinstance(item, tuple)]
 
 
 def _schedule(

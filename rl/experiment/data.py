@@ -78,11 +78,11 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         pairs = [(level, "single")]
         return Data(pairs, pairs, pairs, LevelBank([level]))
     skip = config.skip_bad_levels
-    given = {"train": config.train_dataset, "dev": config.dev_dataset, "test": config.test_dataset}
+    paths_by_split = {"train": config.train_dataset, "dev": config.dev_dataset, "test": config.test_dataset}
     bad: list[str] = []
-    sets = {name: [drop_unreadable(LevelSet.at(path), bad) for path in paths] for name, paths in given.items()}
+    sets = {name: [drop_unreadable(LevelSet.at(path), bad) for path in paths] for name, paths in paths_by_split.items()}
     if bad and not skip:  # so that the message of ``skip_or_raise`` names all bad levels
-        bad += unreachable_exits(LevelBank([level for one in sets["train"] for level in one]))
+        bad += unreachable_exits(LevelBank([level for level_set in sets["train"] for level in level_set]))
     skip_or_raise(bad, skip, log)
     check_disjoint(*sets.values())
     train, dev, test = (
@@ -107,7 +107,11 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     if unknown := sorted({category for _, category in train} - {*CATEGORIES, *config.curriculum.stage_order}):
         advice = "as stages they come last, in this order (--curriculum-stage-order sets another)"
         log(f"categories of unknown difficulty: {', '.join(unknown)}; {advice}")
-    entries = [(one.fingerprint(i), entry.generator) for one in sets["train"] for i, entry in enumerate(one.entries)]
+    entries = [
+        (level_set.fingerprint(i), entry.generator)
+        for level_set in sets["train"]
+        for i, entry in enumerate(level_set.entries)
+    ]
     return Data(train, dev, test, bank, dict(reversed(entries)))  # of duplicate levels, the first counts
 
 
@@ -155,9 +159,9 @@ def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward
     names = np.array(data.train_categories)
     lengths = {name: data.bank.path_length[names == name].tolist() for name in dict.fromkeys(data.train_categories)}
     rows = []
-    for name, some in lengths.items():  # each stage may have its own discount
+    for name, stage_lengths in lengths.items():  # each stage may have its own discount
         gamma = config.curriculum.changes_in(name).get("gamma") or config.ppo.gamma
-        rows += reward.audit(config.reward.weights, gamma, config.frame_skip, {name: some})
+        rows += reward.audit(config.reward.weights, gamma, config.frame_skip, {name: stage_lengths})
     problems = [problem for row in rows for problem in row.problems]
     for row in rows:
         if row.problems:

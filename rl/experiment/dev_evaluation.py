@@ -64,11 +64,11 @@ def dev_evaluation(setup: TrainingSetup, stop: StopRequest) -> Evaluate:
     history = DevHistory(setup.folder)
 
     def play(policy: NppPolicy, decisions: int) -> Evaluation:
-        found, wins = play_dev_levels(
+        evaluation, wins = play_dev_levels(
             setup.suites.periodic, policy, setup.config.evaluation.deterministic, lambda _: raise_if_stopped(stop)
         )
         history.add(decisions, wins)
-        return found
+        return evaluation
 
     return play
 
@@ -152,10 +152,10 @@ class Evaluator:
         while self._arrived is None:
             raise_if_stopped(self.stop)
             self._listen(POLL_S)
-        (found, wins, seconds), self._arrived = self._arrived, None
+        (evaluation, wins, seconds), self._arrived = self._arrived, None
         self.path.unlink()
         self.history.add(self._decisions, wins)
-        return found, seconds
+        return evaluation, seconds
 
     def _listen(self, seconds: float) -> None:
         """Wait up to ``seconds`` for a result; after a failure of the process, raise EvaluatorError at every call."""
@@ -210,8 +210,10 @@ def _evaluate_policies(settings: DevEvaluatorSettings, pipe: Connection) -> None
             path = pipe.recv()
             began = time.monotonic()
             policy, _ = checkpoint.load_policy(path)
-            found, wins = play_dev_levels(suite, policy.to(settings.device), settings.config.evaluation.deterministic)
-            pipe.send((found, wins, time.monotonic() - began))
+            evaluation, wins = play_dev_levels(
+                suite, policy.to(settings.device), settings.config.evaluation.deterministic
+            )
+            pipe.send((evaluation, wins, time.monotonic() - began))
     except (EOFError, BrokenPipeError):  # the training has ended
         return
     except Exception as error:  # noqa: BLE001  # reported by the training

@@ -114,9 +114,9 @@ def measured_plan(architecture: str, plan_request: hardware.PlanRequest, machine
         plan = _with_measured_updates(network, partial(planned, throughput=throughput), plan, machine)
     speed = throughput(plan.sizes)
     file = _speeds_file()
-    known = read_measurements(file, _SPEEDS)  # another process may have added measurements meanwhile
+    measurements = read_measurements(file, _SPEEDS)  # another process may have added measurements meanwhile
     key = _key(network, machine)
-    write_json(file, known | {key: known.get(key, {}) | speeds})
+    write_json(file, measurements | {key: measurements.get(key, {}) | speeds})
     source = f"measured on this machine, {TIMED_UPDATES} updates on the levels of the package"
     return replace(plan, speed=hardware.Speed(speed, source))
 

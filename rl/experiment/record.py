@@ -130,24 +130,24 @@ def settings_with_sources(
     settings: PPO settings, with values from the hardware plan instead of None.
     If no source was recorded, default values have the source "default", and others "command line".
     """
-    found, plain = {}, config.to_dict()
-    for _, section, known in known_settings():
-        name = dotted(section, known.name)
+    entries, plain = {}, config.to_dict()
+    for _, section, setting in known_settings():
+        name = dotted(section, setting.name)
         part, values = (getattr(config, section), plain[section]) if section else (config, plain)
-        source = DEFAULT if getattr(part, known.name) == known.default else GIVEN
-        found[name] = {"value": values[known.name], "source": config.sources.get(name, source)}
+        source = DEFAULT if getattr(part, setting.name) == setting.default else GIVEN
+        entries[name] = {"value": values[setting.name], "source": config.sources.get(name, source)}
     for name, chosen in plan.settings.items():
         if chosen.value is not None:
             source = _PLAN_SOURCES.get(chosen.source, chosen.source)
             if source == GIVEN:
                 source = config.sources.get(f"hardware.{_PLAN_NAMES.get(name, name)}", GIVEN)
-            found[f"plan.{name}"] = {"value": chosen.value, "source": source}
+            entries[f"plan.{name}"] = {"value": chosen.value, "source": source}
     for name, planned in {"learning_rate": "learning_rate", "n_epochs": "epochs"}.items():
         if getattr(config.ppo, name) is None:  # left to the plan
             chosen = plan.settings[planned]
             source = DEFAULT if chosen.value is None else _PLAN_SOURCES.get(chosen.source, chosen.source)
-            found[f"ppo.{name}"] = {"value": getattr(settings, name), "source": source}
-    return found
+            entries[f"ppo.{name}"] = {"value": getattr(settings, name), "source": source}
+    return entries
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def load_pretrained(folder: Path, device: str, frame_skip: int, name: str = BC_P
     checkpoint.check_frame_skip(path, data, frame_skip)
     made = data["training"]
     wrong = mismatch(made, {"result": {}, "probe": {}, "runs": {}, "distillation_s": float})
-    if wrong or not all(isinstance(one, np.ndarray) for one in (*made["probe"].values(), *made["runs"].values())):
+    if wrong or not all(isinstance(array, np.ndarray) for array in (*made["probe"].values(), *made["runs"].values())):
         raise checkpoint.CheckpointError(f"{path}: no record of its training ({wrong or 'no arrays'}); {_REMEDY}")
     result = _decoded(BCResult, made["result"], path)
     seconds = made["distillation_s"]
@@ -297,9 +297,16 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
     if not plain:
         return None
     try:
-        played = {method: [_decode_episode(one, levels) for one in some] for method, some in plain["played"].items()}
-        tests = [sorted((one.level_index, one.category) for one in some) for some in played.values() if some]
-        if not played.keys() <= METHODS.keys() or any(one != tests[0] for one in tests):
+        played = {
+            method: [_decode_episode(episode, levels) for episode in episodes]
+            for method, episodes in plain["played"].items()
+        }
+        tests = [
+            sorted((episode.level_index, episode.category) for episode in episodes)
+            for episodes in played.values()
+            if episodes
+        ]
+        if not played.keys() <= METHODS.keys() or any(test != tests[0] for test in tests):
             raise ValueError(f"methods must be {', '.join(METHODS)}, evaluated on the same levels")
         run: RunRecord = from_plain(RunRecord, plain | {"folder": folder, "played": played})
         return run
@@ -309,7 +316,7 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
 
 def _encode_episode(episode: EpisodeRecord) -> dict[str, Any]:
     left_out = ("level", "subtasks")  # only films use subtasks
-    plain = {one.name: getattr(episode, one.name) for one in fields(episode) if one.name not in left_out}
+    plain = {field.name: getattr(episode, field.name) for field in fields(episode) if field.name not in left_out}
     return plain | {
         "level": episode.level.fingerprint,
         "inputs": base64.b64encode(zlib.compress(episode.inputs.tobytes())).decode(),
@@ -414,11 +421,11 @@ class ExperimentRecord:
         seeds, PPO is compared with the policies before it and random play.
         """
         several = {label: runs for label, runs in self.groups.items() if len(runs) > 1}
-        found = [one for label, runs in several.items() for one in _against_baselines(label, runs)]
+        comparisons = [comparison for label, runs in several.items() for comparison in _against_baselines(label, runs)]
         for first, second in combinations(self.groups.values(), 2):
             if (first[0].architecture == second[0].architecture) != (first[0].pretrained == second[0].pretrained):
-                found += _between(first, second)
-        return found
+                comparisons += _between(first, second)
+        return comparisons
 
 
 def _against_baselines(name: str, runs: Sequence[RunRecord]) -> list[Comparison]:

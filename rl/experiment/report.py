@@ -123,7 +123,7 @@ def _parts(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, list[tuple[st
 
 def _settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict]]:
     """Return the rows of settings that were chosen, and those of settings with default values."""
-    rows = [{"setting": name, "value": one["value"], "from": one["source"]} for name, one in settings.items()]
+    rows = [{"setting": name, "value": entry["value"], "from": entry["source"]} for name, entry in settings.items()]
     return {
         "chosen": [row for row in rows if row["from"] != "default"],
         "defaults": [row for row in rows if row["from"] == "default"],
@@ -177,9 +177,9 @@ def _verdicts(comparisons: Sequence[Mapping], runs: Runs) -> list[str]:
     texts = []
     for title, run in runs.items():
         delivered = [f"Delivered: {run['delivered']}."] if run["delivered"] else []
-        sentences = [one["sentence"] for one in run["comparisons"]]
+        sentences = [comparison["sentence"] for comparison in run["comparisons"]]
         texts.append(" ".join([verdict(title, _evaluations(run)), *_gap(run), *sentences, *delivered]))
-    return [*texts, *(one["sentence"] for one in comparisons)]
+    return [*texts, *(comparison["sentence"] for comparison in comparisons)]
 
 
 def _gap(run: Mapping[str, Any]) -> list[str]:
@@ -211,7 +211,7 @@ def _results(runs: Runs) -> dict[str, Any]:
     if not tables:
         return {}
     random = [table for (_, method), table in tables.items() if method == "random"]
-    if len(runs) > 1 and random and all(one == random[0] for one in random):
+    if len(runs) > 1 and random and all(row == random[0] for row in random):
         tables = {column: table for column, table in tables.items() if column[1] != "random"}
         tables["", "random"] = random[0]
     groups: dict[str, list[str]] = {}
@@ -226,13 +226,19 @@ def _results(runs: Runs) -> dict[str, Any]:
 
 def _comparisons(comparisons: Sequence[Mapping], runs: Runs) -> dict[str, Any]:
     """Return a table with a column per comparison, and a row per category; {} without comparisons."""
-    found = [*(one for run in runs.values() for one in run["comparisons"]), *comparisons]
-    names = categories({str(number): one["categories"] for number, one in enumerate(found)})
+    shown = [*(comparison for run in runs.values() for comparison in run["comparisons"]), *comparisons]
+    names = categories({str(number): comparison["categories"] for number, comparison in enumerate(shown)})
     rows = [
-        {"category": name, "total": name == ALL, "cells": [_difference(one["categories"].get(name)) for one in found]}
+        {
+            "category": name,
+            "total": name == ALL,
+            "cells": [_difference(comparison["categories"].get(name)) for comparison in shown],
+        }
         for name in names
     ]
-    return {"titles": [(one["first"], one["second"]) for one in found], "rows": rows} if found else {}
+    return (
+        {"titles": [(comparison["first"], comparison["second"]) for comparison in shown], "rows": rows} if shown else {}
+    )
 
 
 def _difference(values: Mapping | None) -> dict[str, Any] | None:
@@ -334,9 +340,9 @@ def _history_lines(
     """Return label -> (epochs from 1, values).  labels: key in the history -> label."""
     lines = {}
     for key, label in labels.items():
-        known = [(i, factor * epoch[key]) for i, epoch in enumerate(history, start=1) if epoch.get(key) is not None]
-        if known:
-            lines[label] = ([epoch for epoch, _ in known], [value for _, value in known])
+        points = [(i, factor * epoch[key]) for i, epoch in enumerate(history, start=1) if epoch.get(key) is not None]
+        if points:
+            lines[label] = ([epoch for epoch, _ in points], [value for _, value in points])
     return lines
 
 

@@ -121,7 +121,9 @@ def folder_of(config: ExperimentConfig, root: Path, name: str, condition: str, s
     usual = parent / f"seed_{seed}" if len(config.seeds) > 1 else parent
     folders = [folder / last for folder in (root / name, root / name / condition) for last in ("", f"seed_{seed}")]
     wanted = {"seed": seed, "pretrained": condition == "with_pretrain"}
-    return next((one for one in folders if wanted.items() <= read_stored(one / RUN_FILE).items()), usual)
+    return next(
+        (candidate for candidate in folders if wanted.items() <= read_stored(candidate / RUN_FILE).items()), usual
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------

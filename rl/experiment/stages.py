@@ -363,9 +363,9 @@ def _make_first_agent(training: Training) -> tuple[PPO, _InitialState]:
         setup.log(f"PPO starts from {setup.config.init_from}; {training.record.transfer}")
     runs: dict[str, np.ndarray] = {}
     if training.env.sampler.starts is not None:
-        found = pretrained.runs if pretrained else runs_without_imitation(setup.config, setup.data, setup.log)
-        levels = [level.fingerprint for level, _ in setup.data.train if level.fingerprint in found]
-        runs = {level: found[level] for level in levels}
+        planned = pretrained.runs if pretrained else runs_without_imitation(setup.config, setup.data, setup.log)
+        levels = [level.fingerprint for level, _ in setup.data.train if level.fingerprint in planned]
+        runs = {level: planned[level] for level in levels}
     return agent, _InitialState(statistics, agent.policy.state_dict(), source is not None, runs)
 
 

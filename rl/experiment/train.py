@@ -94,9 +94,9 @@ def train(
 def _plain(value: Any) -> Any:
     """Return a Python value as the value that a TOML file would contain, e.g. "none" for None."""
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if value is None:
         return "none"
     return str(value) if isinstance(value, Path) else value
@@ -140,11 +140,11 @@ def as_started(config: ExperimentConfig, started: TorchrunEnvironment) -> Experi
     Raises ConfigError if the configuration is for another number of processes.
     """
     settings = config.hardware
-    given = settings.processes > 1 or settings.num_processes is not None or config.resume_from is not None
-    if given and settings.processes != started.size:
+    requested = settings.processes > 1 or settings.num_processes is not None or config.resume_from is not None
+    if requested and settings.processes != started.size:
         advice = f"torchrun started {started.size} processes, but the number cannot change within a run"
         raise ConfigError(advice, "--num-processes", settings.processes)
-    if not given and started.size > 1:
+    if not requested and started.size > 1:
         settings = replace(settings, num_processes=started.size)
         config = replace(config, hardware=settings, sources=config.sources | {"hardware.num_processes": "torchrun"})
     if not started.restarts or config.resume_from is not None:

@@ -76,8 +76,8 @@ def _address(process: subprocess.Popen) -> str:
     try:
         while line := lines.get(timeout=START_S):
             output.append(line.strip())
-            if found := re.search(f"{_READY}(\\S+)", line):
-                return found[1]
+            if match := re.search(f"{_READY}(\\S+)", line):
+                return match[1]
     except Empty:
         raise ViewerError(
             f"--visualize-training: the studio did not start within {START_S} s; leave out the flag"

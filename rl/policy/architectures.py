@@ -70,10 +70,10 @@ class ResidualBlocks:
     @classmethod
     def named(cls, name: str) -> "ResidualBlocks":
         """Parse a suffix.  Raises ValueError if it is invalid."""
-        found = _BLOCKS_NAME.fullmatch(name)
-        if found is None or int(found[1]) > MAX_BLOCKS:
+        match = _BLOCKS_NAME.fullmatch(name)
+        if match is None or int(match[1]) > MAX_BLOCKS:
             raise ValueError(f"give deepN with N from 1 to {MAX_BLOCKS}, then -no_residual, -no_layer_norm or both")
-        return cls(int(found[1]), not found[2], not found[3])
+        return cls(int(match[1]), not match[2], not match[3])
 
 
 @dataclass(frozen=True)
@@ -287,33 +287,33 @@ WITH_MIRROR = "mirror"  # suffix of an architecture's name after "+"
 MEMORY_SIZE = 64  # size of the GRU state; the GRU then takes a third of the time of the other layers
 
 
-def _decisions(known: Architecture, suffix: str) -> int:
+def _decisions(architecture: Architecture, suffix: str) -> int:
     """Parse K of +subtasksK.  Raises ValueError for an invalid K, or a network without all SUBTASK_OBSERVATIONS."""
     number = suffix.removeprefix(WITH_SUBTASKS)
     if not (
         number.isascii() and number.isdecimal() and not number.startswith("0") and int(number) <= MAX_SUBTASK_DECISIONS
     ):
         raise ValueError(f"give {WITH_SUBTASKS}K with K from 1 to {MAX_SUBTASK_DECISIONS}")
-    if absent := [key for key in SUBTASK_OBSERVATIONS if key not in known.observations]:
-        raise ValueError(f"subtasks need {', '.join(absent)}, which {known.name} does not observe")
+    if absent := [key for key in SUBTASK_OBSERVATIONS if key not in architecture.observations]:
+        raise ValueError(f"subtasks need {', '.join(absent)}, which {architecture.name} does not observe")
     return int(number)
 
 
-def _memory_size(known: Architecture) -> int:
+def _memory_size(base: Architecture) -> int:
     """Return the size of the GRU state.  Raises ArchitectureError for a graph network."""
-    if known.graph:
+    if base.graph:
         raise ArchitectureError(
-            f"architecture {known.name!r}: minibatches of graph networks are sorted by graph, those of recurrent networks "
+            f"architecture {base.name!r}: minibatches of graph networks are sorted by graph, those of recurrent networks "
             f"are sequences; give +{WITH_MEMORY} to a network without a graph"
         )
     return MEMORY_SIZE
 
 
-def _mirrored(known: Architecture) -> bool:
+def _mirrored(base: Architecture) -> bool:
     """Return True.  Raises ArchitectureError for stacks, and for observations without a mirror image."""
-    if known.stacking or known.graph:
+    if base.stacking or base.graph:
         raise ArchitectureError(
-            f"architecture {known.name!r}: neither stacked frames nor graphs have mirror images; leave out +{WITH_MIRROR}"
+            f"architecture {base.name!r}: neither stacked frames nor graphs have mirror images; leave out +{WITH_MIRROR}"
         )
     return True
 
@@ -335,40 +335,40 @@ def get_architecture(name: str) -> Architecture:
         near = did_you_mean(plain, [*ARCHITECTURES, *ALIASES], cutoff=0.4)
         available, own = ", ".join(ARCHITECTURES), "one of your own: name its file with --plugin"
         raise ArchitectureError(f"unknown architecture {plain!r}{near}; available: {available}; {own}")
-    known = get_architecture(ALIASES[plain]) if plain in ALIASES else ARCHITECTURES[plain]
+    architecture = get_architecture(ALIASES[plain]) if plain in ALIASES else ARCHITECTURES[plain]
     for suffix in suffixes:
-        known = _with(known, suffix, name)
-    return known
+        architecture = _with(architecture, suffix, name)
+    return architecture
 
 
-def _with(known: Architecture, suffix: str, name: str) -> Architecture:
+def _with(base: Architecture, suffix: str, name: str) -> Architecture:
     """Apply one suffix of a name to an architecture."""
-    full = f"{known.name}+{suffix}"
-    last = bool(known.memory or known.subtasks)  # no other suffix may follow
+    full = f"{base.name}+{suffix}"
+    last = bool(base.memory or base.subtasks)  # no other suffix may follow
     try:
-        first = not (known.deep or known.stacking or known.mirror or last)
-        if suffix.startswith(FORESIGHT_FIELDS) and first and not known.foresight and known.shield != "off":
-            return replace(_with_look_ahead(known), name=full, foresight=Foresight.named(suffix))
-        if suffix == UNSHIELDED and first and known.shield != "off":
-            return replace(_with_look_ahead(known), name=full, shield="off")
-        if suffix == WITH_MIRROR and not (known.mirror or last):
-            return replace(known, name=full, mirror=_mirrored(known))
-        if known.mirror and not suffix.startswith("deep"):
+        first = not (base.deep or base.stacking or base.mirror or last)
+        if suffix.startswith(FORESIGHT_FIELDS) and first and not base.foresight and base.shield != "off":
+            return replace(_with_look_ahead(base), name=full, foresight=Foresight.named(suffix))
+        if suffix == UNSHIELDED and first and base.shield != "off":
+            return replace(_with_look_ahead(base), name=full, shield="off")
+        if suffix == WITH_MIRROR and not (base.mirror or last):
+            return replace(base, name=full, mirror=_mirrored(base))
+        if base.mirror and not suffix.startswith("deep"):
             raise ArchitectureError(
                 f"architecture {name!r}: +{WITH_MIRROR} can be combined with +deepN only; leave out +{suffix}"
             )
         if suffix == WITH_MEMORY and not last:
-            return replace(known, name=full, memory=_memory_size(known))
-        if suffix.startswith(WITH_SUBTASKS) and known.memory:
+            return replace(base, name=full, memory=_memory_size(base))
+        if suffix.startswith(WITH_SUBTASKS) and base.memory:
             raise ArchitectureError(
                 f"architecture {name!r}: subtasks and a GRU cannot be combined; leave out +{WITH_MEMORY} or +{suffix}"
             )
         if suffix.startswith(WITH_SUBTASKS) and not last:
-            return replace(known, name=full, subtasks=_decisions(known, suffix))
-        if suffix.startswith("deep") and known.deep is None and not last:
-            return replace(known, name=full, deep=ResidualBlocks.named(suffix))
-        if suffix.startswith(("visual", "state")) and not (known.deep or known.stacking or last):
-            return replace(known, name=full, stacking=_stacking(known, suffix, name))
+            return replace(base, name=full, subtasks=_decisions(base, suffix))
+        if suffix.startswith("deep") and base.deep is None and not last:
+            return replace(base, name=full, deep=ResidualBlocks.named(suffix))
+        if suffix.startswith(("visual", "state")) and not (base.deep or base.stacking or last):
+            return replace(base, name=full, stacking=_stacking(base, suffix, name))
     except ValueError as error:
         if isinstance(error, ArchitectureError):
             raise
@@ -380,24 +380,24 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
     )
 
 
-def _with_look_ahead(known: Architecture) -> Architecture:
+def _with_look_ahead(base: Architecture) -> Architecture:
     """Return the architecture.  Raises ArchitectureError if it does not observe look-ahead."""
-    if "foresight" not in known.observations:
-        raise ArchitectureError(f"architecture {known.name!r} does not observe look-ahead: leave out its settings")
-    return known
+    if "foresight" not in base.observations:
+        raise ArchitectureError(f"architecture {base.name!r} does not observe look-ahead: leave out its settings")
+    return base
 
 
-def _stacking(known: Architecture, suffix: str, name: str) -> Stacking:
+def _stacking(base: Architecture, suffix: str, name: str) -> Stacking:
     """Parse a suffix for frame stacking.  Raises ArchitectureError for a network that cannot use it."""
     stacking = Stacking.named(suffix)
-    if known.module:
+    if base.module:
         raise ArchitectureError(
-            f"architecture {name!r}: the module of {known.name} reads single frames; leave out +{suffix}"
+            f"architecture {name!r}: the module of {base.name} reads single frames; leave out +{suffix}"
         )
-    if inapplicable := stacking.inapplicable(known.observations):
+    if inapplicable := stacking.inapplicable(base.observations):
         raise ArchitectureError(
-            f"architecture {name!r} stacks {' and '.join(inapplicable)} frames, but {known.name} only observes "
-            f"{', '.join(known.observations)}: leave that out, or choose another network"
+            f"architecture {name!r} stacks {' and '.join(inapplicable)} frames, but {base.name} only observes "
+            f"{', '.join(base.observations)}: leave that out, or choose another network"
         )
     return stacking
 

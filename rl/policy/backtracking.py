@@ -53,7 +53,9 @@ class BacktrackingPlayer(Player):
         count = simulator.num_envs
         # State before each of the latest decisions; decision i is in column i % (horizon + 1).
         self._snapshots = [[np.empty(0, np.uint8)] * (horizon + 1) for _ in range(count)]
-        self._stored_states = [np.empty((count, horizon + 1, *one.shape[1:]), one.dtype) for one in inner.episode_state]
+        self._stored_states = [
+            np.empty((count, horizon + 1, *array.shape[1:]), array.dtype) for array in inner.episode_state
+        ]
         self._decisions = np.zeros(count, np.int64)  # of the episode so far
         self._farthest = np.zeros(count, np.int64)  # largest number of decisions of the episode so far
         self._failed = np.zeros(count, np.int64)  # number of decisions at the latest failure

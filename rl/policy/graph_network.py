@@ -413,9 +413,9 @@ class GraphEncoder(nn.Module):
         device = self.around.device
         cache = None if torch.is_grad_enabled() else self._valid_cache()
         if cache is not None:
-            known = [cache.index.get(state, -1) for state in states]
-            if min(known) >= 0:
-                return cache.encoded, torch.tensor(known, device=device)
+            rows = [cache.index.get(state, -1) for state in states]
+            if min(rows) >= 0:
+                return cache.encoded, torch.tensor(rows, device=device)
         graphs, which = distinct(states)
         return self._encode(graphs), torch.tensor(which, device=device)
 

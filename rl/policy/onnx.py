@@ -165,7 +165,7 @@ def _traced(policy: NppPolicy) -> Any:
         policy.to(device).train(training)
     assert program is not None
     proto = program.model_proto
-    if any(one.type.tensor_type.shape.dim[0].dim_value for one in proto.graph.input):
+    if any(tensor.type.tensor_type.shape.dim[0].dim_value for tensor in proto.graph.input):
         raise ExportError(
             f"{policy.architecture} can be expressed in ONNX only for a fixed number of observations: use shape[0] of a "
             "tensor instead of len(), and do not compare it with a number (docs/search_and_export.md)"
@@ -202,8 +202,8 @@ class OnnxPolicy:
         try:
             self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
             metadata = self._session.get_modelmeta().custom_metadata_map.get(METADATA)
-            inputs, outputs = self._session.get_inputs(), [one.name for one in self._session.get_outputs()]
-            found = {one.name: (_TYPES.get(one.type), tuple(one.shape[1:])) for one in inputs}
+            inputs, outputs = self._session.get_inputs(), [output.name for output in self._session.get_outputs()]
+            signature = {tensor.name: (_TYPES.get(tensor.type), tuple(tensor.shape[1:])) for tensor in inputs}
         except _errors_of(ort) as error:
             first = next(iter(str(error).splitlines()), "")
             raise ExportError(f"{file_name}: no ONNX file, or damaged ({first[:200]}): {_REMEDY}") from error
@@ -211,7 +211,7 @@ class OnnxPolicy:
         self.observations, self.shielded = self.metadata.observations, self.metadata.shielded
         wanted = {key: (layout.SPECS[key].dtype, self.stacking.shape(key)) for key in self.observations}
         wanted[MASK] = ("bool", (NUM_ACTIONS,))
-        if found != wanted or outputs != list(OUTPUTS):
+        if signature != wanted or outputs != list(OUTPUTS):
             raise ExportError(f"{file_name}: its inputs or outputs differ from its metadata: {_REMEDY}")
         self.compute(
             {key: np.zeros((_EXAMPLES, *shape), dtype) for key, (dtype, shape) in wanted.items() if key != MASK}
@@ -238,16 +238,16 @@ class OnnxPolicy:
         """
         check_batch(obs, self.observations, self.stacking)
         rows = len(obs[self.observations[0]])
-        given = {key: obs[key].reshape(rows, *self.stacking.shape(key)) for key in self.observations}
-        given[MASK] = np.ones((rows, NUM_ACTIONS), bool) if mask is None else mask
+        inputs = {key: obs[key].reshape(rows, *self.stacking.shape(key)) for key in self.observations}
+        inputs[MASK] = np.ones((rows, NUM_ACTIONS), bool) if mask is None else mask
         try:
-            logits, values, actions = self._session.run(list(OUTPUTS), given)
+            logits, values, actions = self._session.run(list(OUTPUTS), inputs)
         except _errors_of(import_runtime()) as error:
             first = next(iter(str(error).splitlines()), "")
             raise ExportError(f"{self._name}: cannot be computed ({first[:200]}): {_REMEDY}") from error
-        found = [(one.dtype.name, one.shape) for one in (logits, values, actions)]
-        if found != [("float32", (rows, NUM_ACTIONS)), ("float32", (rows,)), ("int64", (rows,))]:
-            raise ExportError(f"{self._name}: its outputs for {rows} observations are {found}: {_REMEDY}")
+        types = [(array.dtype.name, array.shape) for array in (logits, values, actions)]
+        if types != [("float32", (rows, NUM_ACTIONS)), ("float32", (rows,)), ("int64", (rows,))]:
+            raise ExportError(f"{self._name}: its outputs for {rows} observations are {types}: {_REMEDY}")
         if actions.min(initial=0) < 0 or actions.max(initial=0) >= NUM_ACTIONS:
             raise ExportError(f"{self._name}: its actions are not in 0..{NUM_ACTIONS - 1}: {_REMEDY}")
         return logits, values, actions
@@ -281,10 +281,10 @@ def _tensors_of(message: Any) -> Iterator[Any]:
     """Yield the tensors anywhere in a protobuf message, e.g. in attributes, subgraphs and functions."""
     for field, value in message.ListFields():
         if field.message_type is not None:
-            for one in value if field.is_repeated else (value,):
+            for item in value if field.is_repeated else (value,):
                 if field.message_type.name == "TensorProto":
-                    yield one
-                yield from _tensors_of(one)
+                    yield item
+                yield from _tensors_of(item)
 
 
 def is_onnx(path: Path) -> bool:
@@ -294,8 +294,11 @@ def is_onnx(path: Path) -> bool:
 
 def _errors_of(ort: Any) -> tuple[type[Exception], ...]:
     """Return the exceptions of onnxruntime for invalid files; they have no common base class."""
-    found = vars(ort.capi.onnxruntime_pybind11_state).values()
-    return (*(one for one in found if isinstance(one, type) and issubclass(one, Exception)), UnicodeDecodeError)
+    members = vars(ort.capi.onnxruntime_pybind11_state).values()
+    return (
+        *(member for member in members if isinstance(member, type) and issubclass(member, Exception)),
+        UnicodeDecodeError,
+    )
 
 
 def _metadata(text: str | None, file_name: object) -> tuple[NetworkMetadata, Stacking, Foresight]:

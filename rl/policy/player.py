@@ -98,10 +98,10 @@ class HierarchicalPlayer(Player):
     ) -> np.ndarray:
         over, _ = self._subtasks.step(obs, self._begins[envs], envs)
         if over.any():
-            some = {key: values[over] for key, values in obs.items()}
-            logits = self.policy.choose_subtasks(self.policy.to_tensors(some))[0].cpu()
+            selected = {key: values[over] for key, values in obs.items()}
+            logits = self.policy.choose_subtasks(self.policy.to_tensors(selected))[0].cpu()
             chosen = logits.argmax(dim=1) if deterministic else sample_actions(logits, rng)
-            self._subtasks.start(envs[over], chosen.numpy(), some)
+            self._subtasks.start(envs[over], chosen.numpy(), selected)
         self._begins[envs] = False
         observed = {**obs, SUBTASK: self._subtasks.active[envs]}
         return self.policy.act(observed, deterministic=deterministic, rng=rng)
@@ -207,8 +207,8 @@ def act_in_part(
     actions = np.empty(len(envs), np.int64)
     for own, greedy in ((~sampled, True), (sampled, False)):
         if own.any():
-            some = obs if own.all() else {key: values[own] for key, values in obs.items()}
-            actions[own] = player.act(some, envs[own], deterministic=greedy, rng=rng)
+            selected = obs if own.all() else {key: values[own] for key, values in obs.items()}
+            actions[own] = player.act(selected, envs[own], deterministic=greedy, rng=rng)
     return actions
 
 

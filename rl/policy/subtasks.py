@@ -113,7 +113,7 @@ def targets(observations: Observations) -> torch.Tensor:
     offsets = switches - ninja[:, None]
     distances = offsets.square().sum(dim=2).masked_fill(~(exists & closed), torch.inf)
     hazard = _hazards(observations)[:, 0]
-    found = torch.stack(
+    stacked = torch.stack(
         [
             entities[:, _ENTITY.switch_x : _ENTITY.switch_y + 1] - ninja,
             offsets[torch.arange(len(distances), device=distances.device), distances.argmin(dim=1)],
@@ -123,7 +123,7 @@ def targets(observations: Observations) -> torch.Tensor:
         ],
         dim=1,
     )
-    return found.masked_fill(~possible(observations)[:, :, None], 0.0)
+    return stacked.masked_fill(~possible(observations)[:, :, None], 0.0)
 
 
 def subtask_features(observations: Observations, subtask: torch.Tensor, max_decisions: int) -> torch.Tensor:
@@ -204,13 +204,13 @@ def quantities(obs: Mapping[str, np.ndarray]) -> np.ndarray:
     path, entities = obs["reachability_features"], obs["entity_positions"]
     doors = obs["switch_states"].reshape(len(path), layout.NUM_DOORS, -1)
     hazard = obs["hazards"].reshape(len(path), *layout.SPECS["hazards"].shape)[:, 0]
-    found = np.empty(len(path), _QUANTITIES)
-    found["x"], found["y"] = entities[:, _ENTITY.ninja_x], entities[:, _ENTITY.ninja_y]
-    found["switch_taken"] = path[:, _PATH.switch_collected] > 0
-    found["open_doors"] = (doors[:, :, -1] > 0).sum(axis=1)
-    found["path"] = path[:, _PATH.path_to_exit]
-    found["hazard"] = np.hypot(hazard[:, _HAZARD.dx], hazard[:, _HAZARD.dy])
-    return found
+    result = np.empty(len(path), _QUANTITIES)
+    result["x"], result["y"] = entities[:, _ENTITY.ninja_x], entities[:, _ENTITY.ninja_y]
+    result["switch_taken"] = path[:, _PATH.switch_collected] > 0
+    result["open_doors"] = (doors[:, :, -1] > 0).sum(axis=1)
+    result["path"] = path[:, _PATH.path_to_exit]
+    result["hazard"] = np.hypot(hazard[:, _HAZARD.dx], hazard[:, _HAZARD.dy])
+    return result
 
 
 def is_completed(subtask: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:

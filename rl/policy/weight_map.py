@@ -72,14 +72,14 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _problems(source: State, target: State, fresh: Collection[str]) -> list[str]:
-    found = {
+    names_by_problem = {
         "not in the target": [name for name in source if name not in target],
         "copied, but listed in fresh": [name for name in source if name in fresh],
         "in the new network, but neither copied nor listed in fresh": [
             n for n in target if n not in source and n not in fresh
         ],
     }
-    problems = [f"{problem}: {', '.join(names)}" for problem, names in found.items() if names]
+    problems = [f"{problem}: {', '.join(names)}" for problem, names in names_by_problem.items() if names]
     for name in source.keys() & target.keys():
         value, parameter = source[name], target[name]
         if value.shape != parameter.shape or value.dtype != parameter.dtype:
@@ -117,15 +117,15 @@ def _probes(target: NppPolicy, obs: Mapping[str, np.ndarray]) -> list[Mapping[st
 
 def _agreement(source: NppPolicy, target: NppPolicy, obs: Mapping[str, np.ndarray]) -> float:
     """Return the share of equal actions; see ``check_same_policy``."""
-    wanted, found = (_in_float32(policy, obs) for policy in (source, target))
-    for name, want, have in zip(("features", "logits"), wanted, found, strict=True):
+    wanted, actual = (_in_float32(policy, obs) for policy in (source, target))
+    for name, want, have in zip(("features", "logits"), wanted, actual, strict=True):
         largest = float((have - want).abs().max())
         if not largest <= TOLERANCE * max(1.0, float(want.abs().max())):  # also true for NaN
             raise WeightTransferError(
                 f"{name} of the two policies differ by up to {largest:.3g} on the probe batch: the weights or the "
                 f"normaliser's statistics are not the same"
             )
-    agreement = float((wanted[1].argmax(1) == found[1].argmax(1)).float().mean())
+    agreement = float((wanted[1].argmax(1) == actual[1].argmax(1)).float().mean())
     if agreement < MIN_AGREEMENT:
         raise WeightTransferError(
             f"only {agreement:.1%} of the actions agree on the probe batch, {MIN_AGREEMENT:.0%} needed"

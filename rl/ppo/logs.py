@@ -218,8 +218,8 @@ def write_settings(folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> N
     if event_files(folder):
         return
     hparams = import_optional("torch.utils.tensorboard.summary", "train").hparams
-    rows = [f"| {name} | {_cell(one['value'])} | {one['source']} |" for name, one in settings.items()]
-    plain = {name: one["value"] for name, one in settings.items()}
+    rows = [f"| {name} | {_cell(entry['value'])} | {entry['source']} |" for name, entry in settings.items()]
+    plain = {name: entry["value"] for name, entry in settings.items()}
     numbers = {name: value if isinstance(value, bool | int | float) else str(value) for name, value in plain.items()}
     with open_events(folder) as writer:
         writer.add_text("configuration", "\n".join(["| setting | value | from |", "|---|---|---|", *rows]))

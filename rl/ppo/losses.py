@@ -192,8 +192,8 @@ def set_gradients(
     total, size = torch.zeros(()), sum(map(len, minibatches))
     for minibatch in minibatches:
 
-        def loss(rows: slice, of: torch.Tensor = minibatch) -> tuple[torch.Tensor, torch.Tensor]:
-            losses = losses_of(observations(of[rows]), samples.take(of[rows]))
+        def loss(rows: slice, indices: torch.Tensor = minibatch) -> tuple[torch.Tensor, torch.Tensor]:
+            losses = losses_of(observations(indices[rows]), samples.take(indices[rows]))
             return losses.loss, torch.stack(losses)
 
         begins = np.arange(0, len(minibatch), segment) if segment > 1 else None

@@ -112,10 +112,10 @@ class RolloutBuffer:
         offsets, padded = frames_back(back, self.ages.view(-1)[index].long()[:, None])
         # The newest frame of sample t * N + n is in row (t + frames - 1) * N + n; the previous frame is N rows before.
         rows = (index + (frames - 1) * envs)[:, None] - envs * offsets
-        found = self._stored[key].flatten(0, 1)[rows]
+        stacks = self._stored[key].flatten(0, 1)[rows]
         if self._pads_with_zeros:
-            found[padded] = 0
-        return found
+            stacks[padded] = 0
+        return stacks
 
     def begin(self, observations: Mapping[str, np.ndarray]) -> None:
         """Start a rollout: store the earlier frames in the stacks of ``observations``, with their padding."""

@@ -200,12 +200,12 @@ def stored_timings(benchmark: UpdateBenchmark, machine: Machine, measure: bool =
     def timings_of(minibatch_size: int, candidates: list[ComputeOption]) -> Timings:
         names = ", ".join(f"{candidate.precision} by {candidate.threads}" for candidate in candidates)
         key = f"{benchmark.name}, update of {minibatch_size}: {names}; {machine_key(machine)}"
-        if key not in (known := read_measurements(FILE, TIMINGS)) or measure:
+        if key not in (stored := read_measurements(FILE, TIMINGS)) or measure:
             made = benchmark.benchmark(minibatch_size, candidates)._replace(date=datetime.date.today().isoformat())
             # Another process may have added timings meanwhile.
-            known = read_measurements(FILE, TIMINGS) | {key: made._asdict()}
-            write_json(FILE, known)
-        timings = Timings(**known[key])
+            stored = read_measurements(FILE, TIMINGS) | {key: made._asdict()}
+            write_json(FILE, stored)
+        timings = Timings(**stored[key])
         if {len(timings.wall), len(timings.processor)} != {len(candidates)}:
             raise TimingsError(f"{FILE}: {key}: expected {len(candidates)} timings; {_REMEDY}")
         return timings

@@ -80,9 +80,9 @@ class Solved:
     def entry(self) -> dict[str, Any]:
         """Entry of the level in ``results.json``; values of the run are None without a run."""
         level, run = self.task.level, self.solution.run
-        known = asdict(self.solution)
-        del known["run"]
-        for loss in known["losses"]:
+        solution = asdict(self.solution)
+        del solution["run"]
+        for loss in solution["losses"]:
             del loss["inputs"], loss["farthest_frame"]
         return {
             "level": self.task.name,
@@ -100,7 +100,7 @@ class Solved:
             "best": {objective: self.best(objective) for objective in (*OBJECTIVES, LOW_GOLD)},
             "target": self.task.target and asdict(self.task.target),
             "target_reached": self.task.target and run and self.task.target.is_reached(run.frames, run.gold),
-            **known,
+            **solution,
         }
 
     def best(self, objective: str) -> dict[str, Any] | None:
@@ -114,10 +114,10 @@ class Solved:
             (task.par_frames if objective == TIME else None, None, PLANNER),
             (task.recorded_frames, task.recorded_gold, RECORDING),
         ]
-        known = [(frames, gold, by) for frames, gold, by in runs if frames is not None]
-        if not known:
+        finished = [(frames, gold, by) for frames, gold, by in runs if frames is not None]
+        if not finished:
             return None
-        frames, gold, by = min(known, key=lambda one: rank(objective, one[0], one[1] or 0))
+        frames, gold, by = min(finished, key=lambda entry: rank(objective, entry[0], entry[1] or 0))
         return {"frames": frames, "gold": gold, "by": by}
 
 
@@ -180,12 +180,14 @@ def run(arguments: SolveArguments, settings: SolveSettings) -> int:
             stems: set[str] = set()
             for task, solution in _solutions(arguments, settings, agent, tasks):
                 check()
-                one = Solved(task, solution, file_stem(_file_name(task, solution), stems))
-                solved.append(one)
+                result = Solved(task, solution, file_stem(_file_name(task, solution), stems))
+                solved.append(result)
                 if solution.run is not None:
-                    save_run(one, arguments.out)
+                    save_run(result, arguments.out)
         except KeyboardInterrupt:
-            where = f"; runs found so far are in {arguments.out}" if any(one.solution.run for one in solved) else ""
+            where = (
+                f"; runs found so far are in {arguments.out}" if any(result.solution.run for result in solved) else ""
+            )
             raise KeyboardInterrupt(f"{len(solved)} of {len(tasks)} levels were searched{where}") from None
         finally:
             if arguments.demonstrations is not None:
@@ -193,7 +195,7 @@ def run(arguments: SolveArguments, settings: SolveSettings) -> int:
         print(summary_text(solved))
         check()
         _write_report(arguments, settings, solved)
-    return int(any(one.solution.run is None for one in solved))
+    return int(any(result.solution.run is None for result in solved))
 
 
 def _prepare(arguments: SolveArguments) -> tuple[PickledPolicy, list[SolveTask]]:
@@ -279,9 +281,9 @@ def _solutions(
     with (
         progress_bar(title="solving", total=len(tasks), unit="level") as bar,
         open_executor(min(arguments.workers or usable_cores(), len(tasks)), ConfigError, arguments.cluster) as executor,
-        executor.map(solve_one, tasks) as found,
+        executor.map(solve_one, tasks) as solutions,
     ):
-        for task, solution in zip(tasks, found, strict=True):
+        for task, solution in zip(tasks, solutions, strict=True):
             bar.update()
             yield task, solution
 
@@ -290,27 +292,33 @@ def write_demonstrations(solved: Iterable[Solved], folder: Path) -> None:
     """Write the runs of each category to a replay set, CATEGORY.h5."""
     with ExitStack() as stack:
         writers: dict[str, ReplayWriter] = {}
-        for one in solved:
-            if one.solution.run is not None:
-                category = one.task.category
+        for result in solved:
+            if result.solution.run is not None:
+                category = result.task.category
                 if category not in writers:
                     writers[category] = stack.enter_context(ReplayWriter(folder / f"{category}.h5"))
-                metadata = {"source": SOURCE, "found_by": one.solution.found_by, "par_frames": one.task.par_frames}
-                writers[category].append(one.replay, category=category, **metadata)
+                metadata = {
+                    "source": SOURCE,
+                    "found_by": result.solution.found_by,
+                    "par_frames": result.task.par_frames,
+                }
+                writers[category].append(result.replay, category=category, **metadata)
 
 
 def _write_report(arguments: SolveArguments, settings: SolveSettings, solved: Sequence[Solved]) -> None:
     filmed: list[dict[str, Any]] = []
-    for one in solved:
-        shown = (one.task.category, one.solution.run is not None)
+    for result in solved:
+        shown = (result.task.category, result.solution.run is not None)
         if sum((other["category"], not other["why"]) == shown for other in filmed) < arguments.films:
             with colour_scheme(arguments.video_colours):
-                filmed += film(one, arguments.out, arguments.video_fps) if shown[1] else lost_route(one, arguments.out)
+                filmed += (
+                    film(result, arguments.out, arguments.video_fps) if shown[1] else lost_route(result, arguments.out)
+                )
     used = {
         name: value for name, value in (asdict(arguments) | asdict(settings)).items() if name not in EXECUTION_SETTINGS
     }
     settings_text = {name: str(value) if isinstance(value, Path) else value for name, value in used.items()}
-    write_json(arguments.out / "results.json", {"settings": used, "levels": [one.entry for one in solved]})
+    write_json(arguments.out / "results.json", {"settings": used, "levels": [result.entry for result in solved]})
     title = f"{arguments.level.name}: search with {arguments.agent.name}"
     page = render_page(
         "solve.html", title=title, summary=summary(solved), rows=rows(solved), films=filmed, settings=settings_text
@@ -340,52 +348,53 @@ def file_stem(name: str, used: set[str]) -> str:
     return stem
 
 
-def why_it_failed(one: Solved) -> str | None:
+def why_it_failed(result: Solved) -> str | None:
     """Describe in one line why a level is not finished; None if it is."""
-    if one.solution.run is not None:
+    if result.solution.run is not None:
         return None
-    bank = LevelBank([one.task.level])
+    bank = LevelBank([result.task.level])
     if not bank.reachable[0]:
         return "no path leads via an exit switch to its exit"
     return (
-        losses_text(one.solution.losses, float(bank.path_length[0])) or "the budget is too small: the agent finishes it"
+        losses_text(result.solution.losses, float(bank.path_length[0]))
+        or "the budget is too small: the agent finishes it"
     )
 
 
-def target_text(one: Solved) -> str | None:
+def target_text(result: Solved) -> str | None:
     """Return the target of a level and whether its run reaches it, or None."""
-    if one.task.target is None:
+    if result.task.target is None:
         return None
-    return f"{one.task.target}, {'reached' if one.entry['target_reached'] else 'not reached'}"
+    return f"{result.task.target}, {'reached' if result.entry['target_reached'] else 'not reached'}"
 
 
 def rows(solved: Sequence[Solved]) -> list[dict[str, Any]]:
     """Return the rows of the result table, one per level."""
-    has_targets = any(one.task.target for one in solved)
+    has_targets = any(result.task.target for result in solved)
     return [
         {
-            "level": one.task.caption,
-            "support": found["support"],
-            "time, s": None if found["time"] is None else f"{found['time']:.3f}",
-            "score": None if found["score"] is None else f"{found['score']:.3f}",
-            "gold": None if found["gold"] is None else f"{found['gold']} of {found['gold_in_level']}",
-            "frames": found["frames"],
-            "par": found["par_frames"],
-            "of par": f"{found['frames'] / found['par_frames']:.2f}"
-            if found["frames"] and found["par_frames"]
+            "level": result.task.caption,
+            "support": entry["support"],
+            "time, s": None if entry["time"] is None else f"{entry['time']:.3f}",
+            "score": None if entry["score"] is None else f"{entry['score']:.3f}",
+            "gold": None if entry["gold"] is None else f"{entry['gold']} of {entry['gold_in_level']}",
+            "frames": entry["frames"],
+            "par": entry["par_frames"],
+            "of par": f"{entry['frames'] / entry['par_frames']:.2f}"
+            if entry["frames"] and entry["par_frames"]
             else None,
-            "recorded": found["recorded_frames"],
-            "best by": (found["best"][found["objective"]] or {}).get("by"),
-            **({"target": target_text(one)} if has_targets else {}),
-            "found by": found["found_by"] or "not found",
-            "simulated to find": found["finding"],
-            "to shorten": found["shortening"],
-            **({} if found["objective"] == TIME else {"for gold": found["collecting"]}),
-            **({} if all(other.solution.run for other in solved) else {"why it failed": why_it_failed(one)}),
-            **({"thought, s": f"{thinking_time(one.solution):.2f}"} if one.solution.thoughts else {}),
+            "recorded": entry["recorded_frames"],
+            "best by": (entry["best"][entry["objective"]] or {}).get("by"),
+            **({"target": target_text(result)} if has_targets else {}),
+            "found by": entry["found_by"] or "not found",
+            "simulated to find": entry["finding"],
+            "to shorten": entry["shortening"],
+            **({} if entry["objective"] == TIME else {"for gold": entry["collecting"]}),
+            **({} if all(other.solution.run for other in solved) else {"why it failed": why_it_failed(result)}),
+            **({"thought, s": f"{thinking_time(result.solution):.2f}"} if result.solution.thoughts else {}),
         }
-        for one in solved
-        for found in (one.entry,)
+        for result in solved
+        for entry in (result.entry,)
     ]
 
 
@@ -396,9 +405,9 @@ def thinking_time(solution: Solution) -> float:
 
 def summary(solved: Sequence[Solved]) -> list[str]:
     """Return the results as sentences."""
-    found = [one.entry for one in solved]
-    won = [level for level in found if level["frames"] is not None]
-    objective = found[0]["objective"]
+    levels = [result.entry for result in solved]
+    won = [level for level in levels if level["frames"] is not None]
+    objective = levels[0]["objective"]
     finders = ", ".join(f"{count} by {name}" for name, count in Counter(e["found_by"] for e in won).most_common())
     lines = [f"solved {len(won)} of {len(solved)}" + (f": {finders}" if won else "")]
     if objective != TIME and won:
@@ -411,7 +420,7 @@ def summary(solved: Sequence[Solved]) -> list[str]:
             f"objective {objective}: {collected} of {existing} pieces of gold, {goal} of them on {reached} of {len(won)} "
             f"levels; mean score {mean(level['score'] for level in won):.3f}"
         )
-    thinking = [thinking_time(one.solution) for one in solved if one.solution.thoughts]
+    thinking = [thinking_time(result.solution) for result in solved if result.solution.thoughts]
     if thinking:
         lines.append(f"live: thinking time median {median(thinking):.2f} s, longest {max(thinking):.2f} s")
     modelled = sum(level["support"] == MODELLED for level in won)
@@ -421,14 +430,14 @@ def summary(solved: Sequence[Solved]) -> list[str]:
     if ratios and objective == TIME:
         within = sum(ratio <= 1 for ratio in ratios)
         lines.append(f"length / par: median {median(ratios):.3f}; at most par on {within} of {len(ratios)} levels")
-    aimed = [level for level in found if level["target"]]
+    aimed = [level for level in levels if level["target"]]
     if aimed:
         lines.append(f"targets reached on {sum(bool(e['target_reached']) for e in aimed)} of {len(aimed)} levels")
     beaten = [level["frames"] < level["recorded_frames"] for level in won if level["recorded_frames"]]
     if beaten and objective == TIME:
         lines.append(f"faster than the recording on {sum(beaten)} of {len(beaten)} levels")
     finding, shortening, evaluated, foreseen = (
-        mean(level[name] for level in found) for name in ("finding", "shortening", "evaluated", "foreseen")
+        mean(level[name] for level in levels) for name in ("finding", "shortening", "evaluated", "foreseen")
     )
     lines.append(
         f"per level: {finding:,.0f} frames simulated to find a run, {shortening:,.0f} to shorten it; {evaluated:,.0f} states "
@@ -439,11 +448,11 @@ def summary(solved: Sequence[Solved]) -> list[str]:
 
 def summary_text(solved: Sequence[Solved]) -> str:
     """Format table and summary, and for a single level the comparison of its run with the recording."""
-    found = rows(solved)
+    level_rows = rows(solved)
     shown = [[f"{value:,}" if isinstance(value, int) else "-" if value is None else value for value in row.values()]
-             for row in found]  # fmt: skip
+             for row in level_rows]  # fmt: skip
     parts = [
-        table(list(found[0]), shown, "".join("l" if name in LEFT else "r" for name in found[0])),
+        table(list(level_rows[0]), shown, "".join("l" if name in LEFT else "r" for name in level_rows[0])),
         "",
         *summary(solved),
     ]
@@ -453,44 +462,44 @@ def summary_text(solved: Sequence[Solved]) -> str:
     return "\n".join(parts)
 
 
-def save_run(one: Solved, folder: Path) -> None:
+def save_run(run: Solved, folder: Path) -> None:
     """Save the run as a compact replay and as an attract file."""
-    one.replay.save(folder / REPLAYS / f"{one.stem}.replay")
-    attract = Replay(one.task.level, one.replay.inputs, name=one.task.name)  # attract files do not store success
-    attract.save(folder / REPLAYS / f"{one.stem}.attract", format="attract")
+    run.replay.save(folder / REPLAYS / f"{run.stem}.replay")
+    attract = Replay(run.task.level, run.replay.inputs, name=run.task.name)  # attract files do not store success
+    attract.save(folder / REPLAYS / f"{run.stem}.attract", format="attract")
 
 
-def film(one: Solved, folder: Path, fps: int) -> list[dict[str, Any]]:
+def film(result: Solved, folder: Path, fps: int) -> list[dict[str, Any]]:
     """Record a video and draw the route of a run, and of the recording; return the entries of the report."""
-    level, replay, name = one.task.level, one.replay, one.task.caption
+    level, replay, name = result.task.level, result.replay, result.task.caption
     run = simulate(level, replay.inputs)
-    if one.task.recorded is None:
+    if result.task.recorded is None:
         picture = render.draw_route(level, run, crop=True, title=name)
     else:
-        both = (simulate(level, one.task.recorded.inputs), run)
+        both = (simulate(level, result.task.recorded.inputs), run)
         picture = render.draw_two_routes(level, both, ("recording", "found"))
-    video = f"{FILMS}/{one.stem}.mp4"
-    look = render.FilmSettings(fps=fps, title=name, category=one.task.category)
+    video = f"{FILMS}/{result.stem}.mp4"
+    look = render.FilmSettings(fps=fps, title=name, category=result.task.category)
     record(folder / video, level, replay.inputs, look, run=run)
-    return [_entry(one, folder, picture) | {"frames": replay.frames, "link": video, "why": ""}]
+    return [_entry(result, folder, picture) | {"frames": replay.frames, "link": video, "why": ""}]
 
 
-def lost_route(one: Solved, folder: Path) -> list[dict[str, Any]]:
+def lost_route(result: Solved, folder: Path) -> list[dict[str, Any]]:
     """Draw an episode that shows why a level is not finished; return the entries of the report, none without losses."""
     entries = []
-    for loss in one.solution.losses[:1]:
-        run, title = simulate(one.task.level, loss.inputs), f"{one.task.caption}: {loss.why}"
-        picture = render.draw_route(one.task.level, run, crop=True, title=title, marked=loss.farthest_frame)
-        entries.append(_entry(one, folder, picture) | {"frames": run.frames, "link": None, "why": loss.why})
+    for loss in result.solution.losses[:1]:
+        run, title = simulate(result.task.level, loss.inputs), f"{result.task.caption}: {loss.why}"
+        picture = render.draw_route(result.task.level, run, crop=True, title=title, marked=loss.farthest_frame)
+        entries.append(_entry(result, folder, picture) | {"frames": run.frames, "link": None, "why": loss.why})
     return entries
 
 
-def _entry(one: Solved, folder: Path, picture: "Image") -> dict[str, Any]:
+def _entry(result: Solved, folder: Path, picture: "Image") -> dict[str, Any]:
     """Write the picture of a route; return what entries of the report have in common."""
-    path = folder / ROUTES / f"{one.stem}.png"
+    path = folder / ROUTES / f"{result.stem}.png"
     with replacing(path) as temporary:
         picture.save(temporary, format="PNG")
-    return {"name": one.task.caption, "category": one.task.category, "poster": path.read_bytes()}
+    return {"name": result.task.caption, "category": result.task.category, "poster": path.read_bytes()}
 
 
 def parse(argv: Sequence[str]) -> tuple[SolveArguments, SolveSettings]:

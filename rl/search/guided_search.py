@@ -286,16 +286,16 @@ class _Beam:
     def select_unvisited(self, environments: Iterable[int], limit: int) -> np.ndarray:
         """Select the first ``limit`` environments whose states are in unvisited cells, and mark these cells as visited."""
         state, world = self.envs.state, self.search.bank.world
-        found: list[int] = []
+        chosen: list[int] = []
         with np.errstate(over="ignore"):  # with NUMBA_DISABLE_JIT, numpy warns about the overflow of hashes
             for i in environments:
-                if len(found) == limit:
+                if len(chosen) == limit:
                     break
                 key = cell(state.ninja[i], state.entities[i], state.movers[i], world, self.frame_skip)
                 if key not in self.visited:
                     self.visited.add(key)
-                    found.append(i)
-        return np.array(found, np.int64)
+                    chosen.append(i)
+        return np.array(chosen, np.int64)
 
     def evaluate(self, rows: np.ndarray) -> np.ndarray:
         """Return the negative log-probability of each action in these states, float64[states, 6]."""

@@ -48,12 +48,12 @@ def read_tasks(path: Path, against: Path | None = None) -> list[SolveTask]:
     Raises LevelError, LevelSetError, ReplayError, and ConfigError for a recording that cannot be compared.
     """
     tasks: list[SolveTask] = []
-    known: set[str] = set()
+    runs_read: set[str] = set()
     for task in _tasks(path):
         run = task.recorded.fingerprint if task.recorded else None
-        if run is None or run not in known:
+        if run is None or run not in runs_read:
             tasks.append(task)
-            known |= {run} if run else set()
+            runs_read |= {run} if run else set()
     if not tasks:
         raise ReplayError(f"{path}: contains no replays; give another file")
     if against is None:
@@ -110,8 +110,8 @@ def _tasks_of_replays(file: Path, name: str) -> Iterator[SolveTask]:
     replays = list(read_file(file)) if file.is_file() else [Replay.load(file)]
     for number, replay in enumerate(replays):
         run = simulate(replay.level, replay.inputs)
-        known = (replay, run.frames, int(run.gold[-1])) if run.won else (None, None, None)
-        yield SolveTask(f"{name}#{number}" if len(replays) > 1 else name, RECORDED, replay.level, None, *known)
+        recorded = (replay, run.frames, int(run.gold[-1])) if run.won else (None, None, None)
+        yield SolveTask(f"{name}#{number}" if len(replays) > 1 else name, RECORDED, replay.level, None, *recorded)
 
 
 def _task_of_level(path: Path) -> SolveTask:

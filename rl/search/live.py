@@ -190,7 +190,7 @@ class LivePlay:
     @property
     def thought(self) -> float:
         """Thinking time, in s."""
-        return sum(one.end - one.begin for one in self.thoughts)
+        return sum(thought.end - thought.begin for thought in self.thoughts)
 
     def record(self, pair: tuple[Level, str], frame_skip: int) -> EpisodeRecord:
         """Return the record of the episode.  pair: the level and its category."""
@@ -251,7 +251,7 @@ class LivePlayer:
 
     def play(self) -> LivePlay:
         """Play the episode."""
-        actions = [one.action for one in self.decisions()]
+        actions = [decision.action for decision in self.decisions()]
         counts = self._clock.simulated, self._backtracks
         return LivePlay(np.array(actions, np.int64), self._won, self._found, self._thoughts, *counts)
 

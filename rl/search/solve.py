@@ -153,7 +153,7 @@ def solve(
 
     def better(run: PlannedRun, found: WinningRun) -> PlannedRun:
         runs = run, verified(search.bank, found, None, shortening.simulated)
-        return min(runs, key=lambda one: rank(settings.objective, one.frames, one.gold))
+        return min(runs, key=lambda candidate: rank(settings.objective, candidate.frames, candidate.gold))
 
     def solution(run: PlannedRun) -> Solution:
         simulated = finding.simulated, shortening.simulated, improving.simulated, collecting.simulated
@@ -313,7 +313,7 @@ class Planner:
         search = self._search
         with ThreadPoolExecutor(min(len(PLANNER_PARAMS), search.threads or usable_cores())) as pool:
             while budget.left:
-                if all(one.is_exhausted for one in self._searches):
+                if all(member.is_exhausted for member in self._searches):
                     self._searches = [
                         BestFirst(
                             search.bank,
@@ -327,10 +327,10 @@ class Planner:
                     ]
                     self._seed += 1
                 frames = min(FRAMES_PER_TURN, budget.left // len(self._searches) + 1)
-                before = sum(one.simulated for one in self._searches)
-                found = list(pool.map(BestFirst.advance, self._searches, [frames] * len(self._searches)))
-                budget.spend(sum(one.simulated for one in self._searches) - before)
-                runs = [run for run in found if run is not None]
+                before = sum(member.simulated for member in self._searches)
+                results = list(pool.map(BestFirst.advance, self._searches, [frames] * len(self._searches)))
+                budget.spend(sum(member.simulated for member in self._searches) - before)
+                runs = [run for run in results if run is not None]
                 if runs:
                     return min(runs, key=lambda run: len(run.inputs))
         return None

@@ -52,7 +52,7 @@ class LoadedAgent:
         else:
             policy, fields = load_policy(path)
             self.frame_skip, config = fields["frame_skip"], fields["config"]
-            size = sum(one.numel() for one in policy.parameters())
+            size = sum(parameter.numel() for parameter in policy.parameters())
             architecture = {"architecture": policy.architecture, "parameters": f"{size:,}"}
             self._policy = compiled(policy)
         self.observations = self._policy.observations
@@ -75,7 +75,7 @@ class LoadedAgent:
         timeline: Iterator[tuple[int | None, bool | None, int | None]] = repeat((None, None, None))
         if live:
             actions, timeline = tee(self._play_live(level, seed, live))
-            player, horizon = Player(RecordedPolicy((one.action for one in actions), policy)), 0
+            player, horizon = Player(RecordedPolicy((recorded.action for recorded in actions), policy)), 0
         else:
             player = with_backtracking(player_of(policy, 1, PATIENCE), sim, horizon)
         rng = torch.Generator().manual_seed(seed)
@@ -164,10 +164,10 @@ class LoadedAgent:
                     horizon=0,
                 )
                 number += 1
-                for one in suite.run(policy, deterministic=deterministic):
-                    ending = ending_of(one.level, one.inputs)
+                for episode in suite.run(policy, deterministic=deterministic):
+                    ending = ending_of(episode.level, episode.inputs)
                     yield EpisodeEnd(
-                        first + one.level_index, one.outcome, one.frames, *ending.place, share=ending.share
+                        first + episode.level_index, episode.outcome, episode.frames, *ending.place, share=ending.share
                     )
 
 

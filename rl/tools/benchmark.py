@@ -163,18 +163,18 @@ def score(folders: Sequence[Path], hidden: Path | None, levels: LevelSet | None 
         about = read_about(folder)
         chosen = levels or split_of(about.levels, hidden)
         with progress_bar(title="playback", total=len(chosen), unit="replay") as bar:
-            found = score_folder(folder, chosen, bar.update)
-        write_json(folder / SCORE, found.to_dict())
-        wins = int(found.wins.sum())
-        share = f"{wins} of {len(found.wins)} levels of {found.about.levels} ({found.wins.mean():.1%})"
+            result = score_folder(folder, chosen, bar.update)
+        write_json(folder / SCORE, result.to_dict())
+        wins = int(result.wins.sum())
+        share = f"{wins} of {len(result.wins)} levels of {result.about.levels} ({result.wins.mean():.1%})"
         print(f"{folder}: {about.name} wins {share}")
 
 
 def print_table(folders: Sequence[Path], out: Path | None) -> None:
     """Print the table of each split; write it as JSON to ``out``."""
     scores = [read_score(folder / SCORE if folder.is_dir() else folder) for folder in folders]
-    splits = dict.fromkeys(one.about.levels for one in scores)
-    results = [summary([one for one in scores if one.about.levels == split]) for split in splits]
+    splits = dict.fromkeys(result.about.levels for result in scores)
+    results = [summary([result for result in scores if result.about.levels == split]) for split in splits]
     print("\n\n".join(map(format_summary, results)))
     if out is not None:
         write_json(out, results)

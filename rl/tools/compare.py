@@ -114,7 +114,7 @@ class RunsComparison:
     def reasons(self) -> list[str]:
         """Descriptions of the differences beyond the tolerance."""
         if self.tolerance.exact:
-            return [str(one) for one in self.digests if not one.same] + self.unpaired
+            return [str(digest) for digest in self.digests if not digest.same] + self.unpaired
         reasons = [self.speed_difference] if self.speed_difference else []
         if DELIVERED in self.learning:
             total = self.learning[DELIVERED].categories[ALL]
@@ -134,7 +134,7 @@ class RunsComparison:
     @property
     def decided(self) -> bool:
         """True if learning was compared, or need not be because all digests are equal."""
-        return DELIVERED in self.learning or all(one.same for one in self.digests)
+        return DELIVERED in self.learning or all(digest.same for digest in self.digests)
 
     @property
     def different(self) -> bool:
@@ -170,7 +170,7 @@ class RunsComparison:
         """Return plain values for JSON."""
         plain = {name: getattr(self, name) for name in ("label", "seeds", "unpaired", "notes", "reasons")}
         return plain | {
-            "digests": [asdict(one) | {"text": str(one)} for one in self.digests],
+            "digests": [asdict(digest) | {"text": str(digest)} for digest in self.digests],
             "learning": {name: comparison.to_dict() for name, comparison in self.learning.items()},
             "curves": {name: {"a": a, "b": b, "difference": asdict(e)} for name, (a, b, e) in self.curves.items()},
             "speed": [asdict(row) for row in self.speed],
@@ -212,12 +212,12 @@ def _pair_up(
     """
     single_label = len({run.label for run in a}) == len({run.label for run in b}) == 1
     pairs: dict[str, list[tuple[StoredRun, StoredRun]]] = {}
-    for one in a:
-        partners = [other for other in b if single_label or other.label == one.label]
-        same_seed = [other for other in partners if other.seed == one.seed]
+    for first in a:
+        partners = [other for other in b if single_label or other.label == first.label]
+        same_seed = [other for other in partners if other.seed == first.seed]
         if chosen := same_seed or (partners if len(a) == len(b) == 1 else []):
-            name = one.label if one.label == chosen[0].label else f"{one.label} against {chosen[0].label}"
-            pairs.setdefault(name, []).append((one, chosen[0]))
+            name = first.label if first.label == chosen[0].label else f"{first.label} against {chosen[0].label}"
+            pairs.setdefault(name, []).append((first, chosen[0]))
     if not pairs:
         remedy = "give trainings with the same label and seed, or one on each side"
         raise ResultsError(f"no trainings of equal label and seed: A has {_names(a)}; B has {_names(b)}; {remedy}")
@@ -261,13 +261,13 @@ def _learning(pairs: Sequence[tuple[StoredRun, StoredRun]], notes: list[str]) ->
         )
     grid = common_grid([history.decisions for history in histories])
     shares = {
-        DELIVERED: [one.delivered(_guarded(run)) for one, run in zip(histories, runs, strict=True)],
+        DELIVERED: [record.delivered(_guarded(run)) for record, run in zip(histories, runs, strict=True)],
         OVER_TRAINING: [_on_grid(history, grid).mean(axis=0) for history in histories],
     }
     half = len(pairs)
     return {
-        name: compare("B", "A", level_wins(histories[half:], of[half:]), level_wins(histories[:half], of[:half]))
-        for name, of in shares.items()
+        name: compare("B", "A", level_wins(histories[half:], part[half:]), level_wins(histories[:half], part[:half]))
+        for name, part in shares.items()
     }
 
 

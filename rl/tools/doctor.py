@@ -100,7 +100,7 @@ def _check_agent(doctor: Doctor, path: Path) -> None:
         observed.append({key: torch.from_numpy(values.copy()) for key, values in sim.obs.items()})
         sim.step(player.act(sim.obs, environments, deterministic=False, rng=rng))
         player.begin(sim.finished)
-    sample = {key: torch.cat([one[key] for one in observed]) for key in policy.observations}
+    sample = {key: torch.cat([observation[key] for observation in observed]) for key in policy.observations}
     doctor.run(CHECKPOINT, policy=policy, sample=sample)
 
 

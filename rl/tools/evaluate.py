@@ -122,7 +122,7 @@ def run(settings: EvaluateSettings, video: VideoConfig) -> None:
             name: play(agent, levels, bar.update, workers=workers, cluster=settings.cluster)
             for name, agent in agents.items()
         }
-    by_agent = {agent: one.pop(AGENT) for agent, one in played.items()}
+    by_agent = {agent: by_method.pop(AGENT) for agent, by_method in played.items()}
     name, *others = by_agent
     episodes, frame_skip = by_agent[name], agents[name].frame_skip
     methods = {method: by_category_and_support(own) for method, own in (by_agent | played[name]).items()}
@@ -239,12 +239,12 @@ def play(
     play_batch = partial(_play_batch, settings, progress) if here else partial(_play_batch, settings, None)
     played: Episodes = {}
     with open_executor(workers, ConfigError, cluster) as executor, executor.map(play_batch, batches) as results:
-        for start, one in zip(starts, results, strict=True):
-            for method, episodes in one.items():
+        for start, by_method in zip(starts, results, strict=True):
+            for method, episodes in by_method.items():
                 moved = [replace(episode, level_index=start + episode.level_index) for episode in episodes]
                 played.setdefault(method, []).extend(moved)
             if not here:
-                progress(len(one[AGENT]))
+                progress(len(by_method[AGENT]))
     return played
 
 

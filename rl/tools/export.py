@@ -124,11 +124,11 @@ def largest_difference(policy: NppPolicy, network: OnnxPolicy, levels: LevelSet,
     for _ in range(_COMPARED_DECISIONS):
         logits, values, _greedy = network.compute(obs)
         torch_logits, torch_values = (tensor.numpy() for tensor in policy.logits_and_values(policy.to_tensors(obs)))
-        found = max(
+        difference = max(
             np.abs(logits - torch_logits).max(),
             (np.abs(values - torch_values) / np.maximum(1.0, np.abs(torch_values))).max(),
         )
-        largest = max(largest, float(found) if np.isfinite(found) else np.inf)
+        largest = max(largest, float(difference) if np.isfinite(difference) else np.inf)
         obs = sim.step(rng.integers(NUM_ACTIONS, size=_ENVS))
     return largest
 

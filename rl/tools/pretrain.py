@@ -80,9 +80,9 @@ class PretrainSettings:
     def __post_init__(self) -> None:
         check_settings(self)
         check_folders(self, needed=("replay_data_dir",), others=("test_dataset",))
-        known = get_architecture(self.architecture)
-        if known.subtasks:
-            advice = f"demonstrations contain no subtasks; give {known.imitated.name}, to which PPO adds them"
+        architecture = get_architecture(self.architecture)
+        if architecture.subtasks:
+            advice = f"demonstrations contain no subtasks; give {architecture.imitated.name}, to which PPO adds them"
             raise ConfigError(advice, "architecture", self.architecture)
 
 

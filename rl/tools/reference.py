@@ -139,8 +139,8 @@ def _band(series: Sequence[Scalars], at: int, min_half_width: float) -> dict[str
 
 
 def _value(scalars: Scalars, at: int) -> float:
-    known = np.isfinite(scalars.values)
-    return float(np.interp(at, scalars.steps[known], scalars.values[known])) if known.any() else math.nan
+    finite = np.isfinite(scalars.values)
+    return float(np.interp(at, scalars.steps[finite], scalars.values[finite])) if finite.any() else math.nan
 
 
 def load_reference(path: Path) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def check_run(run: StoredRun, reference: Mapping[str, Any]) -> ReferenceReport:
     if all(row.verdict == "not reached" for row in rows):
         raise ResultsError(f"{run.folder}: has not reached any step count of the reference; train for longer")
     theirs, mine = reference.get("settings", {}), _settings(run)
-    pairs = {name: [one.get(name, "unknown") for one in (theirs, mine)] for name in (*theirs, *mine)}
+    pairs = {name: [metadata.get(name, "unknown") for metadata in (theirs, mine)] for name in (*theirs, *mine)}
     notes = [f"setting {name}: {old} in the reference, {new} here" for name, (old, new) in pairs.items() if old != new]
     speed = reference.get("seconds_per_million_decisions", {})
     cost = seconds_per_decision(run.scalars)

@@ -102,7 +102,7 @@ def read_space(texts: Sequence[str]) -> Space:
     space = tuple(map(_dimension, texts))
     if not space:
         raise ConfigError("nothing to sweep; give --sweep NAME=VALUES")
-    swept = [(one.setting.name, one.setting.flag) for one in space]
+    swept = [(dimension.setting.name, dimension.setting.flag) for dimension in space]
     if doubled := [text for i, text in enumerate(texts) if swept[i] in swept[:i]]:
         raise ConfigError("sweeps a setting twice; give each once", "--sweep", doubled[0])
     return space
@@ -117,7 +117,7 @@ def _dimension(text: str) -> Dimension:
     _, setting = find_setting(part, field, f"--sweep {text}")
     low, dots, rest = value.partition("..")
     if not dots:
-        choices = tuple(one.strip() for one in value.split(","))
+        choices = tuple(choice.strip() for choice in value.split(","))
         if len(set(choices)) != len(choices):
             raise ConfigError("names a value twice", "--sweep", text)
         return Dimension(name, setting, choices)
@@ -137,9 +137,9 @@ def toml_text(space: Space, values: Mapping[str, Any]) -> str:
     """Return the drawn settings of a trial as text of a ``--config`` file.  values: name -> drawn value."""
     lines: list[str] = []
     tables: dict[str, list[str]] = {}
-    for one in space:
-        part, _, name = one.name.rpartition(".")
-        (tables.setdefault(part, []) if part else lines).append(f"{name} = {one.toml(values[one.name])}")
+    for dimension in space:
+        part, _, name = dimension.name.rpartition(".")
+        (tables.setdefault(part, []) if part else lines).append(f"{name} = {dimension.toml(values[dimension.name])}")
     for part, rows in tables.items():
         lines += [f"[{part}]", *rows]
     return "\n".join(lines) + "\n"
@@ -168,18 +168,18 @@ class Sweep:
 
     def check(self, folder: Path) -> None:
         """Raise ConfigError for invalid flags, and for invalid values at the ends of ranges."""
-        for one in self.space:
-            if not RESERVED.isdisjoint(options(one.setting)):
-                raise ConfigError(f"{one.name} is set for each trial by the sweep; leave it out", "--sweep")
+        for dimension in self.space:
+            if not RESERVED.isdisjoint(options(dimension.setting)):
+                raise ConfigError(f"{dimension.name} is set for each trial by the sweep; leave it out", "--sweep")
         for flag in self.common:
             if flag.split("=")[0] in RESERVED:
                 raise ConfigError("is set for each trial by the sweep; leave it out", flag)
-            if flag.split("=")[0] in options(*(one.setting for one in self.space)):
+            if flag.split("=")[0] in options(*(dimension.setting for dimension in self.space)):
                 raise ConfigError("is swept; leave it out of the flags for every trial", flag)
-        config = self.resolved({one.name: one.values[0] for one in self.space}, folder)
-        for one in self.space:
-            for value in one.values[1:]:
-                self.resolved({other.name: other.values[0] for other in self.space} | {one.name: value}, folder)
+        config = self.resolved({dimension.name: dimension.values[0] for dimension in self.space}, folder)
+        for dimension in self.space:
+            for value in dimension.values[1:]:
+                self.resolved({other.name: other.values[0] for other in self.space} | {dimension.name: value}, folder)
         if len(config.architectures) != 1 or len(config.conditions) != 1:
             numbers = f"{len(config.architectures)} architectures and {len(config.conditions)} conditions"
             advice = "give one of --architectures, and no --test-pretraining"
@@ -243,7 +243,11 @@ def _write_or_check_plan(sweep: Sweep, folder: Path) -> None:
 
     The number of trials and pruning may differ.
     """
-    wanted = {"space": [str(one) for one in sweep.space], "common": list(sweep.common), "seeds": list(sweep.seeds)}
+    wanted = {
+        "space": [str(dimension) for dimension in sweep.space],
+        "common": list(sweep.common),
+        "seeds": list(sweep.seeds),
+    }
     file = folder / PLAN
     if not file.exists():
         write_json(file, wanted)
@@ -298,7 +302,7 @@ class _Trial:
 
     def __init__(self, sweep: Sweep, trial: "optuna.Trial", folder: Path, log: Log):
         self.sweep, self.trial, self.folder, self.log = sweep, trial, folder, log
-        self.values = {one.name: one.draw(trial) for one in sweep.space}
+        self.values = {dimension.name: dimension.draw(trial) for dimension in sweep.space}
         self.name = f"trial_{trial.user_attrs.get('continues', trial.number):04d}"
         self.reported: set[int] = set()
 
@@ -316,22 +320,22 @@ class _Trial:
         flags = ["--resume-from", str(earlier)] if earlier else self.sweep.flags(self.name, settings, self.folder)
         status, pruned = self._watch([sys.executable, "-u", str(script), *flags], log_file)
         self.trial.set_user_attr("minutes", (time.monotonic() - began) / 60)
-        found = self.success()
-        self.trial.set_user_attr("success", found)
+        success = self.success()
+        self.trial.set_user_attr("success", success)
         if folder := self.run_folder():
             self.trial.set_user_attr("folder", str(folder))
         if pruned:
             study.tell(self.trial, state=TrialState.PRUNED)
-            self.log(f"{self.name}: pruned at {_percent(found)}")
-        elif status or len(found) < len(self.sweep.seeds):
+            self.log(f"{self.name}: pruned at {_percent(success)}")
+        elif status or len(success) < len(self.sweep.seeds):
             last = log_file.read_text(encoding="utf-8").strip().splitlines()[-1:] or ["no output"]
             self.trial.set_user_attr("failed", f"status {status}: {last[0]}")
             study.tell(self.trial, state=TrialState.FAIL)
             self.log(f"{self.name}: ended with status {status}: {last[0]}")
             return False
         else:
-            study.tell(self.trial, sum(found) / len(found))
-            self.log(f"{self.name}: {_percent(found)} of the dev levels")
+            study.tell(self.trial, sum(success) / len(success))
+            self.log(f"{self.name}: {_percent(success)} of the dev levels")
         return True
 
     def run_folder(self) -> Path | None:
@@ -345,10 +349,10 @@ class _Trial:
         files = sorted(folder.rglob(HISTORY_FILE), key=lambda file: file.stat().st_ctime) if folder else []
         by_seed = {file.parent.name: file.parent for file in files}
         if len(self.sweep.seeds) > 1:
-            found = [by_seed[name] for seed in self.sweep.seeds if (name := f"seed_{seed}") in by_seed]
+            paths = [by_seed[name] for seed in self.sweep.seeds if (name := f"seed_{seed}") in by_seed]
         else:
-            found = list(by_seed.values())
-        return [history for path in found if (history := read_history(path))]
+            paths = list(by_seed.values())
+        return [history for path in paths if (history := read_history(path))]
 
     @cached_property
     def config(self) -> ExperimentConfig:
@@ -432,8 +436,8 @@ def _ranked(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
 def report(study: "optuna.Study", sweep: Sweep, folder: Path) -> str:
     """Return a table of trials, best first, and the command to train with the best settings."""
     ranked = _ranked(study)
-    rest = [trial for trial in ended_trials(study) if trial not in ranked]
-    names = [one.name for one in sweep.space]
+    unranked = [trial for trial in ended_trials(study) if trial not in ranked]
+    names = [dimension.name for dimension in sweep.space]
     rows = [
         (
             trial.number,
@@ -442,7 +446,7 @@ def report(study: "optuna.Study", sweep: Sweep, folder: Path) -> str:
             trial.state.name.lower(),
             f"{trial.user_attrs.get('minutes', 0.0):.1f}",
         )
-        for trial in [*ranked, *rest]
+        for trial in [*ranked, *unranked]
     ]
     lines = [table(("trial", *names, "success on dev levels", "state", "minutes"), rows)]
     if ranked:

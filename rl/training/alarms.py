@@ -112,7 +112,9 @@ def alarms(history: Sequence[UpdateMetrics], progress: float, first_success: flo
     progress: share of training that is done, 0 to 1.
     first_success: success in the first WINDOW updates, if it should have risen since; else NaN.
     """
-    recent = {name: np.array([getattr(one, name) for one in history], float) for name in UpdateMetrics.__annotations__}
+    recent = {
+        name: np.array([getattr(update, name) for update in history], float) for name in UpdateMetrics.__annotations__
+    }
     recent = {name: values[~np.isnan(values)] for name, values in recent.items()}
     for name, metric, updates, low, high, message in LIMITS:
         values = recent[metric][-updates:]
@@ -253,8 +255,8 @@ class Audit(PPOCallback):
         if first or self.level == "all" or (ppo.actor_updates == 1 and not ppo.critic_only):
             self._report(update_alarms(ppo, self.folder, scalars=first))
         self.history.append(self._metrics())
-        if self.updates == ppo.updates == WINDOW and (episodes := sum(one.episodes for one in self.history)):
-            self._first_success = sum(one.wins for one in self.history) / episodes
+        if self.updates == ppo.updates == WINDOW and (episodes := sum(update.episodes for update in self.history)):
+            self._first_success = sum(update.wins for update in self.history) / episodes
         # a curriculum makes the levels harder, so success need not rise
         may_rise = ppo.sampler.config.chosen == "uniform" and ppo.progress > 0.3 and self.updates >= 5 * WINDOW
         self._report(alarms(self.history, ppo.progress, self._first_success if may_rise else math.nan))

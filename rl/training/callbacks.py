@@ -51,14 +51,14 @@ def profilers(config: ProfilingConfig, folder: Path) -> list[PPOCallback]:
     folder: folder of the run.
     """
     folder = folder / FOLDER
-    found: list[PPOCallback] = []
+    callbacks: list[PPOCallback] = []
     if config.pytorch:
-        found.append(TorchTrace(folder, config))
+        callbacks.append(TorchTrace(folder, config))
     if config.memory:
-        found.append(MemorySnapshots(folder, config.memory_snapshot_freq))
+        callbacks.append(MemorySnapshots(folder, config.memory_snapshot_freq))
     if config.phases:  # last: the first phase must begin after the other profilers have started
-        found.append(PhaseTimings(folder))
-    return found
+        callbacks.append(PhaseTimings(folder))
+    return callbacks
 
 
 def memory_mib() -> float:
@@ -156,9 +156,9 @@ class PhaseTimings(Profiler):
             for phase, samples in self._gpu.items()
             if (percent := [one for one in samples if one is not None])
         }
-        known: Any = means or "unknown: install nvidia-ml-py, and use a whole GPU"
+        utilisation: Any = means or "unknown: install nvidia-ml-py, and use a whole GPU"
         peak = torch.cuda.max_memory_reserved(self.model.device) / MIB
-        return {"gpu": {"utilisation_percent": known, "peak_memory_mib": peak}}
+        return {"gpu": {"utilisation_percent": utilisation, "peak_memory_mib": peak}}
 
     def after_update(self) -> None:
         """Add a row to the table and write the totals."""

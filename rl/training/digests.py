@@ -143,13 +143,13 @@ def check_written(path: Path, folder: Path) -> None:
         stored = checkpoint.load(path)
         training, row = stored["training"], latest_row(folder)
         expected = row["digests"] if row and row["update"] == training["updates"] else {}
-        found = {
+        digests = {
             "environments": combined(tensor_hash(torch.from_numpy(training["environments"]["snapshots"]))),
             "parameters": combined(*_of_tensors(stored["policy"])),
             "optimiser": combined(*_of_tensors(training["optimizer"])),
             "random": _random_digest(training["shuffling"], training["sampling"]),
         }
-        wrong = ", ".join(part for part, digest in found.items() if expected.get(part, digest) != digest)
+        wrong = ", ".join(part for part, digest in digests.items() if expected.get(part, digest) != digest)
     except CheckpointError:
         wrong = "the file is damaged"
     if wrong:
@@ -280,8 +280,8 @@ def first_divergence(a: Sequence[Row], b: Sequence[Row]) -> Divergence | None:
             parts.sort(key=lambda part: PARTS.index(part) if part in PARTS else len(PARTS))
             steps, their_steps = row.get("steps", {}), other.get("steps", {})
             decisions = {part: _first_decision(steps.get(part, ""), their_steps.get(part, "")) for part in parts}
-            known = {part: decision for part, decision in decisions.items() if decision is not None}
-            part = min(known, key=lambda part: known[part]) if known else parts[0]
+            first_decisions = {part: decision for part, decision in decisions.items() if decision is not None}
+            part = min(first_decisions, key=lambda part: first_decisions[part]) if first_decisions else parts[0]
             values, their_values = row.get("schedule", {}), other.get("schedule", {})
             schedule = {
                 name: (value, their_values[name])

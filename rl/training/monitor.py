@@ -184,9 +184,9 @@ class TrainingMonitor(PPOCallback):
         if self._pending:
             self._apply_evaluation(*self._await_pending())
         if evaluates and (self._last is None or self._last[0] != self.model.updates):
-            found = self._evaluate_now()
+            evaluation = self._evaluate_now()
             if self._tracks_best:
-                self._update_best(found.levels, PolicySnapshot.of(self.model))
+                self._update_best(evaluation.levels, PolicySnapshot.of(self.model))
         if self._tracks_best:
             self._deliver()
         self.model.logger.dump(self.num_timesteps)
@@ -231,10 +231,10 @@ class TrainingMonitor(PPOCallback):
         """Evaluate the current policy on the dev levels."""
         ppo = self.model
         began = time.monotonic()
-        found = ppo.ranks.broadcast(self.evaluate(ppo.policy, self.num_timesteps) if self._is_main else None)
+        evaluation = ppo.ranks.broadcast(self.evaluate(ppo.policy, self.num_timesteps) if self._is_main else None)
         seconds = time.monotonic() - began
-        self._log_evaluation(found, PolicySnapshot.of(ppo), seconds, seconds)
-        return found
+        self._log_evaluation(evaluation, PolicySnapshot.of(ppo), seconds, seconds)
+        return evaluation
 
     def _await_pending(self) -> tuple[Evaluation, PolicySnapshot]:
         """Wait for the evaluation in the other process; return it and the evaluated snapshot."""
@@ -245,30 +245,30 @@ class TrainingMonitor(PPOCallback):
             result = self.remote.result()
         elif self._is_main:  # a resumed run without a process for evaluations
             result = self.evaluate(snapshot.policy, snapshot.decisions), time.monotonic() - began
-        found, seconds = self.model.ranks.broadcast(result)
+        evaluation, seconds = self.model.ranks.broadcast(result)
         self._pending = None
-        self._log_evaluation(found, snapshot, seconds, time.monotonic() - began)
-        return found, snapshot
+        self._log_evaluation(evaluation, snapshot, seconds, time.monotonic() - began)
+        return evaluation, snapshot
 
-    def _log_evaluation(self, found: Evaluation, snapshot: PolicySnapshot, seconds: float, waited: float) -> None:
+    def _log_evaluation(self, evaluation: Evaluation, snapshot: PolicySnapshot, seconds: float, waited: float) -> None:
         """Log an evaluation.  seconds: its duration.  waited: seconds for which training waited."""
         ppo = self.model
-        values = {f"eval/{category}_success": share for category, share in found.rows.items()} | {
+        values = {f"eval/{category}_success": share for category, share in evaluation.rows.items()} | {
             "eval/seconds": seconds
         }
         if self._is_main:  # the table gets these values in its next row
             self.scalars.events.write(values, dict.fromkeys(values, ("",)), snapshot.decisions)
         for tag, value in values.items():
             ppo.logger.record(tag, value, exclude="tensorboard")
-        self.events.append({"at": snapshot.decisions, "evaluation": found.rows})
-        shares = ", ".join(f"{category} {share:.0%}" for category, share in found.rows.items())
+        self.events.append({"at": snapshot.decisions, "evaluation": evaluation.rows})
+        shares = ", ".join(f"{category} {share:.0%}" for category, share in evaluation.rows.items())
         self.log(f"evaluation at {snapshot.decisions:,}: {shares}")
         if self._last is None:
             self.log(f"an evaluation takes {seconds:.1f} s; there is one {self._evaluation_periods()}")
         self._evaluation_wait_s += waited
         self._evaluated_at = ppo.elapsed_s
         ppo.reserved_s = seconds * (1 + self.config.evaluation.remote)  # for the last evaluation and a pending one
-        self._last = snapshot.updates, found.levels
+        self._last = snapshot.updates, evaluation.levels
 
     def _evaluation_periods(self) -> str:
         period, minutes = self._periods["evaluation"], self._evaluation_interval_s / 60
@@ -290,13 +290,13 @@ class TrainingMonitor(PPOCallback):
                 self.remote.submit(self._pending.policy, self._pending.decisions)
             self._evaluated_at = self.model.elapsed_s
 
-    def _apply_evaluation(self, found: Evaluation, snapshot: PolicySnapshot) -> bool:
+    def _apply_evaluation(self, evaluation: Evaluation, snapshot: PolicySnapshot) -> bool:
         """Store a policy, roll back, or end training, depending on its evaluation; return True after a roll-back."""
-        rolled_back = self._tracks_best and self._update_best(found.levels, snapshot)
+        rolled_back = self._tracks_best and self._update_best(evaluation.levels, snapshot)
         if not snapshot.actor_updates:
             return rolled_back  # the policy acts like the BC policy, so early stopping ignores it
-        stop = self.early.update(found.overall)
-        self._overall.append(found.overall)
+        stop = self.early.update(evaluation.overall)
+        self._overall.append(evaluation.overall)
         if stop:
             self.events.append({"at": self.num_timesteps, "stopped": "no improvement"})
             self.model.stop_training = True
@@ -412,12 +412,12 @@ class TrainingMonitor(PPOCallback):
         Raises CheckpointError for a checkpoint that is damaged, or of another version or frame skip.
         """
         self.model = ppo
-        found = ppo.ranks.broadcast(self.checkpoints.newest(previous_checkpoint, self.log) if self._is_main else None)
+        newest = ppo.ranks.broadcast(self.checkpoints.newest(previous_checkpoint, self.log) if self._is_main else None)
         ppo.logger = Logger(str(self.folder), [])
-        if found is None:
+        if newest is None:
             self._open_scalars(purge_step=ppo.n_steps * ppo.sim.num_envs * ppo.ranks.size)  # step of the first row
             return False
-        path, data = found
+        path, data = newest
         checkpoint.check_frame_skip(path, data, self.config.frame_skip)
         is_over = path == self.checkpoints.final
         self._resume(path, data["policy"], data["training"] or {}, is_over)

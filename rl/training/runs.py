@@ -98,17 +98,17 @@ def find_runs(folder: Path) -> list[StoredRun]:
     if not folder.is_dir():
         raise ResultsError(f"{folder}: no such folder; give the folder of an experiment, or of one training in it")
     folder = folder.absolute()
-    root = next((one for one in (folder, *folder.parents[:3]) if (one / "config.json").is_file()), None)
+    root = next((parent for parent in (folder, *folder.parents[:3]) if (parent / "config.json").is_file()), None)
     if root is None:
         raise ResultsError(f"{folder}: no config.json in it or in a folder above; give the folder of an experiment")
     config = _read_json(root / "config.json")
     marks = ("progress.csv", "tensorboard", RUN_FILE)  # a training has at least one of these
     folders = (*sorted(folder.rglob("*")), folder)
-    found = [one for one in folders if any((one / mark).exists() for mark in marks)]
-    if not found:
+    run_folders = [path for path in folders if any((path / mark).exists() for mark in marks)]
+    if not run_folders:
         raise ResultsError(f"{folder}: no training has begun in it; give the folder of another experiment")
     try:
-        return [_read_run(root, one, config) for one in found]
+        return [_read_run(root, path, config) for path in run_folders]
     except (TypeError, KeyError, AttributeError) as error:
         raise ResultsError(
             f"{root}: damaged files of an experiment ({type(error).__name__}: {error}); use another run"
@@ -117,7 +117,7 @@ def find_runs(folder: Path) -> list[StoredRun]:
 
 def _read_run(root: Path, folder: Path, config: dict) -> StoredRun:
     names = folder.relative_to(root).parts
-    seeds = [int(found[1]) for name in names if (found := _SEED.fullmatch(name))]
+    seeds = [int(match[1]) for name in names if (match := _SEED.fullmatch(name))]
     label = ", ".join(name for name in names if not _SEED.fullmatch(name))
     own = _read_json(folder / RUN_FILE)
     known = config.get("seeds", [])
@@ -140,8 +140,8 @@ def _settings(config: dict, own: dict) -> dict[str, MetadataEntry]:
     left_out = {*PARTS.values(), *_NOT_SETTINGS}
     plain = _flatten({name: value for name, value in config.items() if name not in left_out})
     resolved = {
-        name: MetadataEntry(_to_text(one["value"]), one["source"])
-        for name, one in own.get("settings", {}).items()
+        name: MetadataEntry(_to_text(entry["value"]), entry["source"])
+        for name, entry in own.get("settings", {}).items()
         if name.split(".")[0] not in left_out
     }
     return plain | resolved
@@ -149,13 +149,13 @@ def _settings(config: dict, own: dict) -> dict[str, MetadataEntry]:
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, MetadataEntry]:
     """Return nested values by dotted names."""
-    found: dict[str, MetadataEntry] = {}
+    entries: dict[str, MetadataEntry] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= _flatten(value, f"{prefix}{name}.")
+            entries |= _flatten(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = MetadataEntry(_to_text(value))
-    return found
+            entries[prefix + name] = MetadataEntry(_to_text(value))
+    return entries
 
 
 def _to_text(value: object) -> str:
@@ -213,14 +213,14 @@ class MetadataDifference:
 
 def differences(runs: Sequence[Metadata]) -> list[MetadataDifference]:
     """Return the metadata in which runs differ.  An entry that a run did not store is ABSENT."""
-    found = []
+    different = []
     for part in PARTS:
         tables = [metadata.get(part, {}) for metadata in runs]
         for name in dict.fromkeys(name for metadata in tables for name in metadata):
             values = tuple(metadata.get(name, ABSENT) for metadata in tables)
             if len({entry.value for entry in values}) > 1:
-                found.append(MetadataDifference(part, name, values))
-    return found
+                different.append(MetadataDifference(part, name, values))
+    return different
 
 
 def difference_table(found: Sequence[MetadataDifference], columns: Sequence[str]) -> str:

@@ -84,7 +84,7 @@ class CheckpointFolder:
             names = self._record.read_text(encoding="utf-8", errors="replace").splitlines()
         else:
             names = [path.name for path in self.folder.glob("*")]
-        decisions = {int(found[1]) for name in names if (found := numbered.fullmatch(name))}
+        decisions = {int(match[1]) for name in names if (match := numbered.fullmatch(name))}
         during = [path for path in map(self.path, sorted(decisions)) if path.exists()]
         return [*during, *([self.final] if self.final.exists() else [])]
 
@@ -100,17 +100,19 @@ class CheckpointFolder:
         previous: True to rename the newest checkpoint and use the one before it.
         Raises CheckpointError for a damaged file.
         """
-        found = self.existing()
-        if previous and found:
-            unwanted = found.pop()
+        checkpoints = self.existing()
+        if previous and checkpoints:
+            unwanted = checkpoints.pop()
             unwanted.rename(unwanted.with_name(unwanted.name + SET_ASIDE))
             log(f"{unwanted}: renamed to {unwanted.name}{SET_ASIDE}")
-        if not found:
+        if not checkpoints:
             return None
         try:
-            return found[-1], checkpoint.load(found[-1])
+            return checkpoints[-1], checkpoint.load(checkpoints[-1])
         except CheckpointError as error:
             other = (
-                f"resumes from {found[-2].name}" if len(found) > 1 else "starts again, as there is no other checkpoint"
+                f"resumes from {checkpoints[-2].name}"
+                if len(checkpoints) > 1
+                else "starts again, as there is no other checkpoint"
             )
             raise CheckpointError(f"{error}; with --previous-checkpoint the run {other}") from error

@@ -59,18 +59,18 @@ class RecurrentBuffer(RolloutBuffer):
             yield self.segments[order[first : first + count]].flatten()
 
     def observations(self, index: torch.Tensor, keys: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
-        found = super().observations(index, keys)
+        observations = super().observations(index, keys)
         if keys is None and bool((follows := self.follows(index)).any()):
-            found[FOLLOWS] = follows
-        return found
+            observations[FOLLOWS] = follows
+        return observations
 
     def follows(self, index: torch.Tensor) -> torch.Tensor:
         """Return bool[B], True for rows that follow the previous row in the same segment and episode."""
-        found = torch.zeros_like(index, dtype=torch.bool)
+        follows = torch.zeros_like(index, dtype=torch.bool)
         envs = self.shape[1]
         next_one = (index[1:] == index[:-1] + envs) & (index[1:] // envs % self.segment != 0)
-        found[1:] = next_one & ~self.flat("episode_ends")[index[:-1]]
-        return found
+        follows[1:] = next_one & ~self.flat("episode_ends")[index[:-1]]
+        return follows
 
 
 class RecurrentPPO(PPO):
