@@ -43,7 +43,7 @@ async function episodes() {
   const results = JSON.parse(readFileSync(`${folder}/jobs.json`)).map(({ level, inputs, ...settings }) => {
     const compiled = compileLevel(game, levelFromBytes(Buffer.from(level, "base64")));
     made = 0;
-    let [paths, deadlyFrom, returns] = [null, null, 0];
+    let [paths, deadlyFrom, backtracks] = [null, null, 0];
     const decisions = [];
     const played = [...Buffer.from(inputs, "base64")];
     const given = { ...settings, inputs: Buffer.from(inputs, "base64") };
@@ -53,10 +53,10 @@ async function episodes() {
       decisions.push({ ...decision, s, paths: changed, inputs: text(decision.inputs) });
       paths = decision.paths;
       deadlyFrom = decision.deadly ? (deadlyFrom ?? decision.f) : null;
-      ({ returns } = decision);
+      ({ backtracks } = decision);
       played.push(...decision.inputs);
     }
-    return { decisions, made, ...endingOf(modules.game, compiled, played, { deadlyFrom, returns }) };
+    return { decisions, made, ...endingOf(modules.game, compiled, played, { deadlyFrom, backtracks }) };
   });
   writeFileSync(`${folder}/results.json`, JSON.stringify({ results, seconds: (performance.now() - started) / 1000 }));
 }
