@@ -57,6 +57,7 @@ class LevelBank:
         hopeless episodes earlier.
 
     Attributes:
+    entries: LevelEntry of each level: its file, category and generator.
     compiled: LevelGeometry of each level.
     world: arrays of the physics kernels.
     stage: uint8[L, 44, 25], tile ids, x first.
@@ -73,7 +74,8 @@ class LevelBank:
         rules: Rules = DEFAULT_RULES,
         least_time: int = 0,
     ):
-        self.levels = list(read_levels(levels)[0])
+        sequence, self.entries = read_levels(levels)
+        self.levels = list(sequence)
         self.completions, self.rules, self._least_time = completions, rules, least_time
         if not self.levels:
             raise ValueError("a bank needs at least one level")

@@ -48,7 +48,7 @@ class ThemeResult:
 def cases(path: str | Path) -> Iterator[tuple[str, str, dict[str, np.ndarray]]]:
     """Yield (theme, case, datasets by name) for each case.  Raises TraceError if the file is not a trace file."""
     if not Path(path).is_file():
-        raise TraceError(f"{path}: no such file; give a trace file")
+        raise TraceError(f"{path}: {'is a folder' if Path(path).is_dir() else 'no such file'}; give a trace file")
     form = "HDF5 with /theme/case/map, inputs, frames, ..."
     with hdf5.reading(path, lambda reason: TraceError(f"{path}: not a trace file ({form}): {reason}")) as file:
         for theme in file:

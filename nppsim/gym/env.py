@@ -24,7 +24,6 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.gym.spaces import GRAPH, environment_space, flatten_vectors, graph_instance, shown_keys, simulated_keys
 from nppsim.levels import level_set
-from nppsim.levels.level import Level
 from nppsim.levels.level_set import STARTER_LEVELS
 from nppsim.observe import layout
 from nppsim.observe.foresight_settings import FORESIGHT, Foresight
@@ -44,11 +43,7 @@ def as_bank(levels: Levels | None) -> LevelBank:
 
     None selects the levels shipped with nppsim.  Raises LevelSetError for a folder without levels or an unreadable level.
     """
-    return levels if isinstance(levels, LevelBank) else LevelBank(_as_levels(levels)[0])
-
-
-def _as_levels(levels: level_set.Levels | None) -> tuple[Sequence[Level], tuple[level_set.LevelEntry, ...]]:
-    return level_set.read_levels(STARTER_LEVELS if levels is None else levels)
+    return levels if isinstance(levels, LevelBank) else LevelBank(STARTER_LEVELS if levels is None else levels)
 
 
 class GymSimulator(BatchSimulator):
@@ -69,10 +64,7 @@ class GymSimulator(BatchSimulator):
         max_episode_steps: int | None = None,
         **settings: Any,
     ):
-        self.entries: tuple[level_set.LevelEntry, ...] = ()  # empty if unknown
-        if not isinstance(levels, LevelBank):
-            levels, self.entries = _as_levels(levels)
-        super().__init__(levels, num_envs, observations=simulated_keys(observations), **settings)
+        super().__init__(as_bank(levels), num_envs, observations=simulated_keys(observations), **settings)
         if max_episode_steps is not None:
             if max_episode_steps < 1:
                 raise ValueError(f"max_episode_steps must be at least 1; got {max_episode_steps}")
@@ -108,7 +100,7 @@ class GymSimulator(BatchSimulator):
 
     def start_info(self, level: int) -> dict[str, Any]:
         """Return the ``info`` of ``reset``: index, name, category and generator of the level, "" if they are unknown."""
-        entry = self.entries[level] if self.entries else level_set.LevelEntry("")
+        entry = self.bank.entries[level]
         return {
             "level": int(level),
             "level_name": self.bank.levels[level].name,
@@ -394,8 +386,8 @@ class NppEnv(EnvProperties, gymnasium.Env):
 
     def clone(self) -> "NppEnv":
         """Return an independent environment in the same state, which shares the compiled levels."""
-        create, (kind, variables, *levels, snapshot) = self.__reduce__()
-        return create(kind, copy.deepcopy(variables), *levels, snapshot, static=self.simulator._static)
+        create, (kind, variables, bank, snapshot) = self.__reduce__()
+        return create(kind, copy.deepcopy(variables), bank, snapshot, static=self.simulator._static)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "NppEnv":
         return self.clone()
@@ -403,7 +395,7 @@ class NppEnv(EnvProperties, gymnasium.Env):
     def __reduce__(self) -> tuple[Callable[..., "NppEnv"], tuple[Any, ...]]:
         variables = {name: value for name, value in vars(self).items() if name not in ("simulator", "_renderer")}
         snapshot = self.snapshot() if self.simulator._started else None
-        return _recreated, (type(self), variables, self.bank, self.simulator.entries, snapshot)
+        return _recreated, (type(self), variables, self.bank, snapshot)
 
     @property
     def _frame(self) -> int:
@@ -434,7 +426,6 @@ def _recreated(
     kind: type[NppEnv],
     variables: dict[str, Any],
     bank: LevelBank,
-    entries: tuple[level_set.LevelEntry, ...],
     snapshot: EnvSnapshot | None,
     **settings: Any,
 ) -> NppEnv:
@@ -442,7 +433,6 @@ def _recreated(
     env = kind.__new__(kind)
     vars(env).update(variables)
     env._create_simulator(bank, **settings)
-    env.simulator.entries = entries
     if snapshot is not None:
         env.restore(snapshot)
     return env

@@ -8,10 +8,11 @@ import gzip
 import hashlib
 import json
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
-from nppsim.errors import ConfigError
+from nppsim.errors import ConfigError, InputWarning
 from nppsim.io.files import check_output_folder, write_bytes
 from nppsim.pictures.schemes import stylesheet
 from nppsim.studio.agent_registry import AgentRegistry
@@ -80,6 +81,9 @@ def _exported(root: Path) -> set[str] | None:
 def _answers(library: Library) -> dict[str, Any]:
     """Return the answers of the server by path below /api/."""
     levels, replays = library.levels(), library.replays()
+    for problem in levels["problems"] + replays["problems"]:
+        warnings.warn(InputWarning(f"not in the site: {problem}"), stacklevel=3)
+    levels["problems"], replays["problems"] = [], []  # messages contain paths of this machine
     answers = {"state": _STATE, "levels": levels, "replays": replays, "film": {"run": library.film()}}
     for card in levels["levels"]:
         answers[f"levels/{card['id']}"] = library.document(card["id"])

@@ -93,7 +93,8 @@ def summary(scores: Sequence[Score]) -> dict[str, Any]:
             }
         )
     pairs = itertools.combinations(names, 2)
-    comparable = ((a, b) for a, b in pairs if wins[a].wins.shape == wins[b].wins.shape)
+    tracks = {m["method"]: m["track"] for m in methods}
+    comparable = ((a, b) for a, b in pairs if wins[a].wins.shape == wins[b].wins.shape and tracks[a] == tracks[b])
     differences = [compare(a, b, wins[a], wins[b]).sentence for a, b in comparable]
     return {"levels": scores[0].about.levels, "methods": methods, "differences": differences}
 

@@ -43,8 +43,9 @@ def test_player_plays_scrubs_and_marks_first_difference(page, written):
     page.goto(written.as_uri())
     assert page.text_content("h1") == "</script><b>Tést"
     page.wait_for_selector(".player .clock")
-    page.click("[aria-label='play']")
+    page.keyboard.press("Space")
     until(page, lambda: int(page.text_content(".clock").split()[-1]) >= 10)
+    page.wait_for_selector("[title='pause']")
     page.keyboard.press("End")
     page.wait_for_selector(".chip:has-text('won')")
     page.keyboard.press("ArrowLeft")

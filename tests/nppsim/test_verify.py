@@ -78,7 +78,7 @@ def test_verify_foreign_file_raises_error(tmp_path, copy, capsys):
     text.write_text("no HDF5")
     with h5py.File(copy, "r+") as file:
         del file["doors"][next(iter(file["doors"]))]["frames"]
-    for path in (tmp_path / "absent.h5", text, copy):
+    for path in (tmp_path / "absent.h5", tmp_path, text, copy):
         assert main(["verify", str(path)]) == 2
         printed = capsys.readouterr()
         assert printed.err.startswith(f"error: {path}") and printed.err.count("\n") == 1

@@ -92,6 +92,8 @@ def test_env_without_levels_plays_shipped_levels():
     _, info = env.reset(seed=0)
     assert info["level_name"].endswith(".map") and info["category"]
     assert len(NppVectorEnv(num_envs=2).bank) == 30
+    assert NppEnv(env.unwrapped.bank).reset(seed=0)[1] == info  # a bank keeps categories and generators
+    assert NppVectorEnv(env.unwrapped.bank, num_envs=2).reset(seed=0)[1]["category"][0] == info["category"]
 
 
 def test_step_until_win_sums_terms_to_return(bank):

@@ -1,11 +1,13 @@
 """The exported site as files; tests/browser/test_site.py opens it."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
-from nppsim.errors import ConfigError
+from nppsim.errors import ConfigError, InputWarning
+from nppsim.levels.level_set import LevelSet
 from nppsim.replays.replay import Replay
 from nppsim.studio.agent_registry import AgentRegistry
 from nppsim.studio.export import export
@@ -36,6 +38,15 @@ def test_export_writes_level_of_replay_that_gallery_lacks(levels, tmp_path):
     run = json.loads((data / "replays-0-run.json").read_text())
     assert run["level"] == corridor().fingerprint not in listed
     assert json.loads((data / f"levels-{run['level']}.json").read_text())["id"] == run["level"]
+
+
+def test_export_warns_of_unreadable_level_without_publishing_its_path(levels, tmp_path):
+    file = levels / LevelSet.open(levels).entries[1].file
+    file.write_bytes(b"broken")
+    with pytest.warns(InputWarning, match=re.escape(str(file))):
+        export(tmp_path / "site", Library([levels]), AgentRegistry([], None))
+    shown = json.loads((tmp_path / "site" / "data" / "levels.json").read_text())
+    assert len(shown["levels"]) == 1 and not shown["problems"]
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "worker.js"])

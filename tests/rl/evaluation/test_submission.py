@@ -137,5 +137,7 @@ def test_summary_orders_methods_and_finds_differences():
     assert single["iqm"][1] is None and {*good["tasks"]} == {"a", "b"}
     assert len(result["differences"]) == 1 and result["differences"][0].startswith("good finishes")
     assert "1,000,000" in format_summary(result)
+    pixels = [replace(score, about=replace(score.about, track="pixels")) for score in scores("images", 0.3, 3, rng)]
+    assert summary([*scores("good", 0.9, 3, rng), *pixels])["differences"] == []  # of different tracks
     with pytest.raises(ResultsError, match="two scores of one seed"):
         summary([*scores("good", 0.9, 1, rng), *scores("good", 0.9, 1, rng)])

@@ -57,7 +57,7 @@ def test_suite_with_backtracking_passes_a_mine():
     assert suite_of([straight(mine=True)], 0).run(RightUnlessSampled(), deterministic=True)[0].outcome == "died"
     record = suite_of([straight(mine=True)], 80).run(RightUnlessSampled(), deterministic=True)[0]
     assert record.outcome == "won"
-    assert record.returns > 0
+    assert record.backtracks > 0
 
 
 def test_suite_with_backtracking_records_final_decisions():

@@ -23,7 +23,8 @@ const engine = loadEngine();
 async function show(root, { level: about, runs }) {
   const level = levelDocument(await engine, levelFromBytes(bytes(about.map)), about);
   const recordings = runs.map(({ label, inputs }) => new Recording(level, { label, inputs: bytes(inputs) }));
-  new Player(root, { level, runs: recordings });
+  const player = new Player(root, { level, runs: recordings });
+  if (document.activeElement === document.body) player.canvas.focus({ preventScroll: true }); // for its keys
 }
 
 const seen = new IntersectionObserver((entries) => {

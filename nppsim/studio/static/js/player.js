@@ -189,7 +189,8 @@ export class Player {
   setPlaying(playing) {
     this.playing = playing;
     this.button.textContent = playing ? "❚❚" : "▶";
-    this.button.setAttribute("aria-label", playing ? "pause" : "play");
+    this.button.title = playing ? "pause" : "play";
+    this.button.setAttribute("aria-label", this.button.title);
   }
 
   step(frames) {
