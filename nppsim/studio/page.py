@@ -148,7 +148,7 @@ def _as_function(module: str) -> str:
     """Return a module of the page as a function that returns its exports."""
     text = (PACKAGE / module).read_text(encoding="utf-8")
     exported = ", ".join(match[1] for match in _EXPORT.finditer(text))
-    body = _EXPORT.sub("", _IMPORT.sub(lambda export: f"const {{{export[1]}}} = ${export[2]};", text))
+    body = _EXPORT.sub("", _IMPORT.sub(lambda match: f"const {{{match[1]}}} = ${match[2]};", text))
     return f"const ${Path(module).stem} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
 
 
